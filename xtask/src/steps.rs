@@ -40,6 +40,9 @@ const MODELS: [&str; 7] = ["-p", "firn-txn", "--features", "models", "--test", "
 /// The random statements of the gate are the same in each run. `soak` draws others.
 const GATE_STATEMENTS: [&str; 4] = ["--seed", "1", "--count", "2000"];
 
+/// Texts with mistakes, for the parser.
+const GATE_MISTAKES: [&str; 4] = ["--seed", "1", "--mistakes", "5000"];
+
 /// Everything that a change must pass.
 pub fn test(root: &Path) -> bool {
     let mut run = Run::new(root);
@@ -58,6 +61,7 @@ pub fn test(root: &Path) -> bool {
     run.step("clients", Run::clients);
     run.step("benchmarks beside PostgreSQL", Run::benchmarks);
     run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
+    run.step("mistakes of syntax", |run| run.random_statements(&GATE_MISTAKES));
     run.step("Python package", Run::python);
     run.step("fuzz targets compile", |run| {
         run.cargo(&["check", "--manifest-path", "fuzz/Cargo.toml", "--locked"])
@@ -71,6 +75,7 @@ pub fn beside_postgres(root: &Path) -> bool {
     run.step("corpus beside PostgreSQL", Run::corpus);
     run.step("benchmarks beside PostgreSQL", Run::benchmarks);
     run.step("random statements", |run| run.random_statements(&GATE_STATEMENTS));
+    run.step("mistakes of syntax", |run| run.random_statements(&GATE_MISTAKES));
     run.finish()
 }
 
@@ -114,6 +119,7 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
     run.step("miri", Run::miri);
     run.step("thread sanitizer", Run::thread_sanitizer);
     run.step("random statements", |run| run.random_statements(&["--count", "20000"]));
+    run.step("mistakes of syntax", |run| run.random_statements(&["--mistakes", "200000"]));
     run.step("long tests", |run| {
         let Some(address) = run.postgres("long tests") else { return Outcome::Failed };
         let mut long = Command::new("cargo");

@@ -77,8 +77,8 @@ pub fn run(root: &Path) -> bool {
 
 /// All text files but what is built or generated.
 fn files(root: &Path) -> Vec<File> {
-    const KINDS: [&str; 12] =
-        ["rs", "toml", "md", "sql", "slt", "py", "sh", "js", "java", "go", "lock", "yml"];
+    const KINDS: [&str; 13] =
+        ["rs", "toml", "md", "sql", "slt", "py", "sh", "js", "java", "go", "lock", "yml", "txt"];
     let mut files = Vec::new();
     let mut folders: Vec<PathBuf> = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {

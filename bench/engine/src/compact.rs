@@ -1,5 +1,6 @@
-//! What compact blocks cost those who read or change single rows (seed 001 §5.2 and §5.6.2), and how much smaller they
-//! are: TPC-C's order lines in hot, frozen and compact blocks, by their ids and by their keys.
+//! The cost of compact blocks for reads and changes of single rows, and how much smaller they are: TPC-C's
+//! order lines in hot, frozen and compact blocks, by their ids and by their keys. As in Funke, Kemper and
+//! Neumann, "Compacting Transactional Data in Hybrid OLTP&OLAP Databases", VLDB 2012, sections 5.2 and 5.6.2.
 
 use crate::schema::{TableSchema, tables};
 use crate::temperature::{Temperature, cool};
@@ -45,7 +46,7 @@ tables! {
 
 /// Lines of an order.
 const LINES: i32 = 10;
-/// Orders that are changed, as in the seed.
+/// Orders that are changed, as in Funke et al.
 const CHANGED_ORDERS: usize = 10_000;
 /// Rows that are read.
 const READ: usize = 1_000_000;

@@ -1,6 +1,8 @@
-//! How fast blocks become canonical Arrow (seed 004 §7.2.1, figure 7.3): a table of 8-byte integers and strings of 12 to
-//! 24 bytes, of which some rows have been deleted at random, frozen by one thread. Beside it two ways to come to the
-//! same: copying a snapshot, and a transaction per block that writes every row anew.
+//! How fast blocks become canonical Arrow: a table of 8-byte integers and strings of 12 to 24 bytes, of which
+//! some rows have been deleted at random, frozen by one thread. For comparison two other ways to the same
+//! result: copying a snapshot, and a transaction per block that writes every row again. See Li, "Supporting
+//! Hybrid Workloads for In-Memory Database Management Systems via a Universal Columnar Storage Format", CMU
+//! 2019, section 7.2.1 and figure 7.3.
 
 use crate::schema::tables;
 use arrow_array::{ArrayRef, Int64Array, StringViewArray};

@@ -1,8 +1,12 @@
-//! The merge of dictionaries (seed 002 §7): what its steps cost, beside the naive algorithm of the seed's §5.1 and 5.2 and
-//! beside what the memory allows (§7.4). And what reading a slot of encoded columns costs (seed 001 §5.6.2).
+//! The merge of dictionaries: the cost of its steps, compared with the naive algorithm and with what the
+//! memory allows. The experiment is that of Krueger et al., "Fast Updates on Read-Optimized Databases Using
+//! Multi-Core CPUs", PVLDB 5(1), 2011, sections 5.1, 5.2 and 7. Also the cost of reading a slot of encoded
+//! columns, as in Funke, Kemper and Neumann, "Compacting Transactional Data in Hybrid OLTP&OLAP Databases",
+//! VLDB 2012, section 5.6.2.
 //!
-//! Cycles are elapsed time times the frequency, which a chain of multiplications tells that take three cycles each; per
-//! tuple of main and delta together, whatever the number of threads, as the seed counts them.
+//! Cycles are elapsed time times the frequency, which is measured by a chain of multiplications of three
+//! cycles each. They are per tuple of main and delta together, whatever the number of threads, as Krueger et
+//! al. count them.
 
 use firn_base::clock::now;
 use firn_base::random::Random;
@@ -339,7 +343,7 @@ pub fn run(kind: Kind, percent: f64, options: Options, machine: Machine) -> Resu
             widths = (width(&columns[0]), width(&encoded[0]));
             drop((merge, encoded));
 
-            // What delta's tree would have given it in the seed, this gets from us.
+            // What delta's tree provides in Krueger et al. comes from our dictionary here.
             let own = DeltaDictionary::build(ty.into(), pieces, threads).expect("few enough");
             let own = own.merge(None, threads).expect("few enough").dictionary().clone();
             times[3].push(times[0][times[0].len() - 1]);
@@ -386,8 +390,9 @@ fn checksum<'a>(codes: impl Iterator<Item = &'a Codes>) -> u64 {
     codes.fold(0, |sum, codes| (0..codes.len()).fold(sum, |sum, at| add(sum, codes.number(at))))
 }
 
-/// The seed's §5.1 and 5.2: a merge of the dictionaries that remembers nothing, and then for every tuple of main a look-up of
-/// its value, and for every tuple a binary search for it in the merged dictionary.
+/// The naive algorithm of Krueger et al., sections 5.1 and 5.2: a merge of the dictionaries that keeps no
+/// translations, then for every tuple of main a look-up of its value, and for every tuple a binary search for
+/// it in the merged dictionary.
 fn naive(
     main: &Dictionary,
     delta: &Dictionary,

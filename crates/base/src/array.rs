@@ -1,10 +1,10 @@
 //! Arrays: [`ArrayValue`], its order, and its forms.
 //!
-//! An array has up to six dimensions, each with a length and a lower bound of its indexes, and its elements with the last
-//! index running fastest. One without elements has no dimensions. Where values go together with a type, that is the
-//! type of the elements.
+//! An array has up to six dimensions, each with a length and a lower bound of its indexes. It has its
+//! elements with the last index varying fastest. An array without elements has no dimensions. If a function
+//! on arrays takes a type, that is the type of the elements.
 //!
-//! `text` is the format that people read, `binary` what clients send, `image` what blocks hold.
+//! `text` is the text format, `binary` the format of clients, `image` that of blocks.
 
 mod binary;
 mod image;
@@ -24,7 +24,7 @@ pub const MAX_DIMENSIONS: usize = 6;
 /// One dimension of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Dimension {
-    /// How many indexes it has; at least one.
+    /// The number of indexes; at least one.
     pub length: u32,
     /// The first index.
     pub lower: i32,
@@ -45,8 +45,8 @@ pub struct ArrayValue {
 }
 
 impl ArrayValue {
-    /// An array. Panics unless there are as many elements as the dimensions say, no dimension is empty, and none has
-    /// indexes beyond those of an integer.
+    /// Makes an array. Panics unless the number of elements matches the dimensions, no dimension is empty,
+    /// and all indexes are integers.
     pub fn new(dimensions: Vec<Dimension>, elements: Vec<Value>) -> ArrayValue {
         assert_eq!(count(&dimensions), Some(elements.len()), "an array is full");
         assert!(
@@ -56,8 +56,8 @@ impl ArrayValue {
         ArrayValue { dimensions, elements }
     }
 
-    /// The array with one dimension more, along which these arrays lie. 2202E unless all have the same dimensions, 54000
-    /// if it has too many.
+    /// The array with one more dimension, whose elements are these arrays. 2202E unless all have the same
+    /// dimensions, 54000 if it has too many.
     pub fn stacked(parts: Vec<ArrayValue>) -> Result<ArrayValue> {
         let Some(first) = parts.first() else { return Ok(ArrayValue::default()) };
         let inner = first.dimensions.clone();
@@ -83,18 +83,18 @@ impl ArrayValue {
         &self.dimensions
     }
 
-    /// The elements, the last index running fastest.
+    /// The elements, the last index varying fastest.
     pub fn elements(&self) -> &[Value] {
         &self.elements
     }
 
-    /// The elements, the last index running fastest.
+    /// The elements, the last index varying fastest.
     pub fn into_elements(self) -> Vec<Value> {
         self.elements
     }
 
-    /// The elements of an array that is a plain list; 0A000 if it has several dimensions or indexes that do not begin
-    /// at 1.
+    /// The elements of an array that is a plain list; 0A000 if it has several dimensions or its indexes do
+    /// not begin at 1.
     pub fn into_list(self) -> Result<Vec<Value>> {
         self.list()?;
         Ok(self.elements)
@@ -110,8 +110,9 @@ impl ArrayValue {
         }
     }
 
-    /// The order of arrays, as PostgreSQL's `array_cmp` has it: by the elements in turn, with NULL after everything else, then
-    /// the shorter first, then by dimensions, lengths and bounds. `compare` orders elements that are not NULL.
+    /// The order of arrays, as in PostgreSQL's `array_cmp`: by the elements in turn, with NULL after
+    /// everything else, then the shorter first, then by dimensions, lengths and bounds. `compare` orders
+    /// elements that are not NULL.
     pub fn compare(&self, other: &ArrayValue, compare: impl Fn(&Value, &Value) -> Ordering) -> Ordering {
         let pairs = self.elements.iter().zip(&other.elements);
         let by_elements = pairs
@@ -150,7 +151,7 @@ impl FromIterator<Value> for ArrayValue {
     }
 }
 
-/// The elements of an array with these dimensions, if that is a number.
+/// The number of elements of an array with these dimensions, unless it overflows.
 fn count(dimensions: &[Dimension]) -> Option<usize> {
     match dimensions {
         [] => Some(0),
@@ -160,7 +161,7 @@ fn count(dimensions: &[Dimension]) -> Option<usize> {
     }
 }
 
-/// Whether all indexes, and the one behind the last, are integers.
+/// Whether all indexes, and the one after the last, are integers.
 fn are_in_bounds(dimensions: &[Dimension]) -> bool {
     dimensions
         .iter()
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn arrays_of_the_same_dimensions_are_stacked() {
         let element = Type::new(TypeId::INT4);
-        let read = |text: &str| parse_any(text, element, &TextStyle::DEFAULT).expect("it is an array");
+        let read = |text: &str| parse_any(text, element, &TextStyle::DEFAULT).expect("the text is an array");
         let stacked = |parts: &[&str]| ArrayValue::stacked(parts.iter().map(|part| read(part)).collect());
         assert_eq!(stacked(&["{1,2}", "{3,NULL}"]).unwrap(), read("{{1,2},{3,NULL}}"));
         assert_eq!(stacked(&["{{1}}", "{{2}}"]).unwrap(), read("{{{1}},{{2}}}"));
@@ -202,7 +203,7 @@ mod tests {
         assert_eq!(stacked(&[deepest]).unwrap_err().state(), SqlState::PROGRAM_LIMIT_EXCEEDED);
     }
 
-    /// PostgreSQL 15 orders them so, each before the next.
+    /// PostgreSQL 15 has this order, each array before the next.
     #[test]
     fn arrays_have_the_order_of_postgres() {
         let ordered = [
@@ -220,7 +221,7 @@ mod tests {
             "{NULL}",
         ];
         let element = Type::new(TypeId::INT4);
-        let read = |text: &str| parse_any(text, element, &TextStyle::DEFAULT).expect("it is an array");
+        let read = |text: &str| parse_any(text, element, &TextStyle::DEFAULT).expect("the text is an array");
         let compare = |left: &Value, right: &Value| left.compare(right).expect("neither is NULL");
         for (place, left) in ordered.iter().enumerate() {
             for (other, right) in ordered.iter().enumerate() {

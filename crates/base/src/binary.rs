@@ -1,5 +1,5 @@
-//! Values in PostgreSQL's binary format, as its wire and binary COPY carry them: big-endian, days and
-//! moments counted from 2000-01-01, numerics in digits of base 10,000.
+//! Values in PostgreSQL's binary format, as used by its wire protocol and binary COPY: big-endian, dates and
+//! timestamps counted from 2000-01-01, numerics in digits of base 10,000.
 
 use crate::array;
 use crate::data_type::{Type, TypeId};
@@ -22,9 +22,8 @@ const NUMERIC_POSITIVE: u16 = 0x0000;
 const NUMERIC_NEGATIVE: u16 = 0x4000;
 const NUMERIC_HEADER: usize = 8;
 
-/// Appends a value without its length. NULL appends nothing; the caller writes its length of -1.
-/// Of `ty`, which is that of the elements of an array, only matters whether it is plain `numeric`, which is sent without zeros
-/// at the end.
+/// Appends a value without its length. NULL appends nothing; the caller writes its length of -1. `ty` (for an
+/// array, the type of the elements) matters only for plain `numeric`, which is sent without zeros at the end.
 pub fn encode(value: &Value, ty: SqlType, out: &mut Vec<u8>) {
     match value {
         Value::Null => {}
@@ -60,7 +59,8 @@ pub fn encode_any(value: &Value, ty: Type, out: &mut Vec<u8>) {
     }
 }
 
-/// Reads a value of any type; 22P03 if the bytes are none, 0A000 of types that have no binary format here.
+/// Reads a value of any type; 22P03 if the bytes are not valid, 0A000 for types that have no binary format
+/// here.
 pub fn decode_any(bytes: &[u8], ty: Type) -> Result<Value> {
     if let Some(element) = ty.element() {
         return array::decode_any(bytes, element).map(Value::Array);
@@ -87,13 +87,13 @@ pub fn decode_any(bytes: &[u8], ty: Type) -> Result<Value> {
         (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => {
             Ok(Value::Text(utf8(bytes)?.to_owned()))
         }
-        // Without a length it is neither padded nor cut.
+        // Without a length it is neither padded nor truncated.
         (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(utf8(bytes)?.to_owned())),
         _ => decode(bytes, SqlType::try_from(ty)?),
     }
 }
 
-/// Reads a value of type `ty`; 22P03 if the bytes are none.
+/// Reads a value of type `ty`; 22P03 if the bytes are not valid.
 pub fn decode(bytes: &[u8], ty: SqlType) -> Result<Value> {
     Ok(match ty {
         SqlType::Boolean => Value::Boolean(fixed::<1>(bytes, ty)?[0] != 0),
@@ -156,8 +156,8 @@ fn malformed(ty: impl Display) -> Error {
     Error::new(SqlState::INVALID_BINARY_REPRESENTATION, format!("incorrect binary data format for type {ty}"))
 }
 
-/// The characters of a text value; 22021 if they are no UTF-8 or hold a NUL, which PostgreSQL's
-/// strings cannot.
+/// The characters of a text value; 22021 if they are not UTF-8 or contain a NUL, which PostgreSQL's strings
+/// cannot.
 pub fn utf8(bytes: &[u8]) -> Result<&str> {
     let invalid = |at: &[u8]| {
         let shown: Vec<String> = at.iter().take(4).map(|byte| format!("0x{byte:02x}")).collect();
@@ -180,7 +180,7 @@ pub fn utf8(bytes: &[u8]) -> Result<&str> {
 /// A date, in days since 1970.
 #[inline]
 pub fn date(days: i32) -> [u8; 4] {
-    // Years before 4713 BC, the only ones to underflow here, are no dates.
+    // Years before 4713 BC, the only ones to underflow here, are not valid dates.
     if is_finite_date(days) { (days - POSTGRES_EPOCH_DAYS).to_be_bytes() } else { days.to_be_bytes() }
 }
 
@@ -202,7 +202,7 @@ pub fn interval(value: &Interval) -> [u8; 16] {
 
 fn encode_numeric(unscaled: i128, scale: u8, out: &mut Vec<u8>) {
     let magnitude = unscaled.unsigned_abs();
-    // Decimals up to a whole digit.
+    // The number of decimals to complete a digit of base 10,000.
     let missing = usize::from((4 - scale % 4) % 4);
     let shifted = u64::try_from(magnitude).ok().and_then(|word| word.checked_mul(POWERS[missing] as u64));
     match shifted {
@@ -211,7 +211,7 @@ fn encode_numeric(unscaled: i128, scale: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// A numeric whose digits, those of the last four decimals filled up with zeros, make a word.
+/// A numeric whose digits, with the last four decimals padded with zeros, fit into a word.
 fn encode_word(mut shifted: u64, is_negative: bool, scale: u8, out: &mut Vec<u8>) {
     // A word has 20 decimal places.
     let mut digits = [0u16; 5];
@@ -225,7 +225,7 @@ fn encode_word(mut shifted: u64, is_negative: bool, scale: u8, out: &mut Vec<u8>
             last = first;
         }
     }
-    // Digits behind the point, the last ones left out or not.
+    // Digits after the point, including or excluding the last ones.
     let decimals = scale.div_ceil(4) as i16;
     let weight = if first == last { 0 } else { (digits.len() - first) as i16 - 1 - decimals };
     put_numeric(&digits[first..last], weight, is_negative, scale, out);
@@ -281,7 +281,7 @@ fn encode_wide(magnitude: u128, is_negative: bool, scale: u8, out: &mut Vec<u8>)
     put_numeric(&digits[first..last], weight, is_negative, scale, out);
 }
 
-/// The number with at least as many decimals as it shows, as far as 38 digits reach.
+/// The number with at least as many decimals as it shows, limited to 38 digits.
 fn decode_numeric(bytes: &[u8], ty: SqlType) -> Result<(i128, u8)> {
     let Some((header, digits)) = bytes.split_at_checked(NUMERIC_HEADER) else {
         return Err(malformed(ty));
@@ -302,7 +302,7 @@ fn decode_numeric(bytes: &[u8], ty: SqlType) -> Result<(i128, u8)> {
     }
     let shown = shown.min(u16::from(numeric::MAX_PRECISION)) as u8;
     let mut unscaled: i128 = 0;
-    // Digits below the shown scale are cut off, as PostgreSQL does.
+    // Digits below the shown scale are truncated, as in PostgreSQL.
     for (position, pair) in digits.chunks_exact(2).enumerate() {
         let digit = i128::from(u16::from_be_bytes([pair[0], pair[1]]));
         if digit > 9_999 {
@@ -381,7 +381,7 @@ mod tests {
         let bits = |value| match value {
             Value::Real(value) => u64::from(value.to_bits()),
             Value::Double(value) => value.to_bits(),
-            other => panic!("{other:?} is no float"),
+            other => panic!("{other:?} is not a float"),
         };
         let real = decode(&(-f32::NAN).to_be_bytes(), SqlType::Real).unwrap();
         assert_eq!(bits(real), u64::from(f32::NAN.to_bits()));

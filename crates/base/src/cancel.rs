@@ -58,7 +58,8 @@ impl Cancel {
         }
     }
 
-    /// Lets every thread that reads the flag ask `watch` whether to raise it. Only the first one given counts.
+    /// Every thread that reads the flag then calls `watch` to decide whether to raise it. Only the first one
+    /// given counts.
     pub fn watch(&self, watch: impl Fn() -> bool + Send + Sync + 'static) {
         // A second one is dropped.
         let _ = self.0.watch.set(Box::new(watch));

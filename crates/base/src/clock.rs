@@ -1,17 +1,17 @@
-//! The door to the clock.
+//! Access to the clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time that only moves forward, for measuring and waiting.
 pub type Instant = std::time::Instant;
 
-/// The present, for measuring and waiting.
+/// The current time, for measuring and waiting.
 #[inline]
 pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Microseconds since 1970-01-01 UTC, as `now()` shows them to users.
+/// Microseconds since 1970-01-01 UTC, the value of SQL's `now()`.
 pub fn wall_clock_micros() -> i64 {
     match SystemTime::now().duration_since(UNIX_EPOCH) {
         Ok(since) => since.as_micros() as i64,
@@ -19,7 +19,7 @@ pub fn wall_clock_micros() -> i64 {
     }
 }
 
-/// As [`wall_clock_micros`], but some milliseconds behind, for a fifth of its price.
+/// As [`wall_clock_micros`], but some milliseconds behind, at a fifth of the cost.
 #[inline]
 pub fn coarse_wall_clock_micros() -> i64 {
     #[cfg(target_os = "linux")]
@@ -34,7 +34,7 @@ pub fn coarse_wall_clock_micros() -> i64 {
     wall_clock_micros()
 }
 
-/// Lets `duration` pass. In a model, time is what others do.
+/// Waits for `duration`. In a model, time passes only by the steps of other tasks.
 pub fn sleep(duration: Duration) {
     #[cfg(feature = "models")]
     if crate::sync::in_model() {
@@ -43,7 +43,7 @@ pub fn sleep(duration: Duration) {
     std::thread::sleep(duration);
 }
 
-/// How long the calling thread has been on a processor.
+/// The processor time of the calling thread.
 pub fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the call fills in the `timespec` that it is given.

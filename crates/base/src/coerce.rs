@@ -1,6 +1,6 @@
-//! Changing the type of values: assignment to columns and explicit casts, with PostgreSQL's rules.
+//! Conversion of values between types: assignment to columns and explicit casts, with PostgreSQL's rules.
 //!
-//! A literal in quotes has no type yet in SQL: it is read with [`crate::text::parse`], not assigned.
+//! A quoted literal has no type yet in SQL: it is read with [`crate::text::parse`], not assigned.
 
 use crate::array::ArrayValue;
 use crate::data_type::{Type, TypeId};
@@ -14,8 +14,8 @@ use crate::value::{Interval, Value};
 use crate::{numeric, text};
 
 impl Value {
-    /// The type that the value has by itself; `None` for NULL, which has any, for arrays, and for values whose type
-    /// [`SqlType`] does not have.
+    /// The type of the value itself; `None` for NULL, which has any type, for arrays, and for values whose
+    /// type is not in [`SqlType`].
     pub fn natural_type(&self) -> Option<SqlType> {
         Some(match self {
             Value::Null | Value::Array(_) | Value::Number(_) | Value::Oid(_) => return None,
@@ -40,12 +40,12 @@ impl Value {
     }
 }
 
-/// When a conversion may happen.
+/// The context of a conversion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Context {
-    /// A value goes into a column.
+    /// Assignment to a column.
     Assignment,
-    /// The user wrote CAST.
+    /// An explicit CAST.
     Explicit,
 }
 
@@ -55,8 +55,8 @@ pub fn assign(value: Value, to: SqlType, style: &TextStyle) -> Result<Value> {
     convert(value, to, style, Context::Assignment)
 }
 
-/// The value as CAST makes it: as [`assign`], but strings are cut to length without complaint, and
-/// strings are read as any type. 42846 if there is no cast.
+/// The result of CAST: as [`assign`], but strings are truncated without an error, and strings are read as any
+/// type. 42846 if there is no cast.
 pub fn cast(value: Value, to: SqlType, style: &TextStyle) -> Result<Value> {
     convert(value, to, style, Context::Explicit)
 }
@@ -86,8 +86,8 @@ pub fn can_cast(from: SqlType, to: SqlType) -> bool {
         || matches!((from, to), (SqlType::Boolean, SqlType::Integer) | (SqlType::Integer, SqlType::Boolean))
 }
 
-/// Whether a value is one of type `ty` as it is, as far as its kind decides that: strings and numbers of limited size may need to
-/// be cut or padded.
+/// Whether a value is of type `ty` unchanged, as far as its kind decides it: strings and numbers of limited
+/// size may have to be truncated or padded.
 pub fn is_of(value: &Value, ty: Type) -> bool {
     match (value, ty.representation()) {
         (Value::Null, _) => true,
@@ -117,8 +117,9 @@ pub fn is_of(value: &Value, ty: Type) -> bool {
     }
 }
 
-/// The value of a parameter as a statement takes it: assigned, element by element if it is an array. A numeric keeps its scale
-/// unless the type has one. 42804 if PostgreSQL has no assignment cast between the types.
+/// The value of a parameter as a statement receives it: assigned, element by element if it is an array. A
+/// numeric keeps its scale unless the type has one. 42804 if PostgreSQL has no assignment cast between the
+/// types.
 pub fn assign_parameter(value: Value, to: Type, style: &TextStyle) -> Result<Value> {
     match (value, to.representation()) {
         (value, _) if is_of(&value, to) => Ok(value),
@@ -139,7 +140,7 @@ pub fn assign_parameter(value: Value, to: Type, style: &TextStyle) -> Result<Val
         }
         (value, Some(Representation::Oid)) => match value {
             Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_) => {
-                let number = as_numeric(&value).expect("it is a whole number").0;
+                let number = as_numeric(&value).expect("the value is an integer").0;
                 u32::try_from(number).map(Value::Oid).map_err(|_| {
                     Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("OID out of range: {number}"))
                 })
@@ -162,7 +163,7 @@ pub fn assign_parameter(value: Value, to: Type, style: &TextStyle) -> Result<Val
     }
 }
 
-/// A number with its own scale; `None` of other values.
+/// A number with its own scale; `None` for other values.
 fn any_numeric(value: &Value) -> Option<Result<Numeric>> {
     Some(match *value {
         Value::Number(number) => Ok(number),
@@ -175,7 +176,7 @@ fn any_numeric(value: &Value) -> Option<Result<Numeric>> {
     })
 }
 
-/// The type of a value as errors name it.
+/// The type of a value in error messages.
 fn type_of(value: &Value) -> String {
     match value {
         Value::Array(_) => "array".to_owned(),
@@ -210,7 +211,7 @@ fn convert(value: Value, to: SqlType, style: &TextStyle, context: Context) -> Re
         (value, ty) if ty.is_string() => {
             let mut written = String::new();
             match value {
-                // Unlike output, the cast spells booleans out.
+                // Unlike output, the cast writes booleans as words.
                 Value::Boolean(value) => written.push_str(if value { "true" } else { "false" }),
                 value => text::write(&value, from, style, &mut written),
             }
@@ -260,7 +261,7 @@ fn convert(value: Value, to: SqlType, style: &TextStyle, context: Context) -> Re
     })
 }
 
-/// The type as errors name it: numbers without the scale that a value happens to have.
+/// The type in error messages: numbers without the scale of the value.
 fn name(ty: SqlType) -> String {
     match ty {
         SqlType::Numeric { .. } => "numeric".to_owned(),
@@ -268,7 +269,7 @@ fn name(ty: SqlType) -> String {
     }
 }
 
-/// A string as a column of type `ty` holds it.
+/// A string as a value of a column of type `ty`.
 fn fit(value: String, ty: SqlType, context: Context) -> Result<String> {
     Ok(match ty {
         SqlType::Varchar(Some(length)) => match text::end_of(&value, length) {
@@ -305,7 +306,7 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
                 .ok_or_else(|| out_of_range(to)),
             Value::Real(value) => whole(f64::from(value), to),
             Value::Double(value) => whole(value, to),
-            _ => unreachable!("only numbers come here"),
+            _ => unreachable!("the value is a number"),
         }
     };
     Ok(match to {
@@ -315,7 +316,7 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
         SqlType::Real => match *value {
             Value::Real(value) => Value::Real(value),
             _ => {
-                let wide = as_f64(value).expect("only numbers come here");
+                let wide = as_f64(value).expect("the value is a number");
                 let narrow = wide as f32;
                 if narrow.is_infinite() && wide.is_finite() {
                     return Err(Error::new(
@@ -332,9 +333,10 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
                 Value::Real(narrow)
             }
         },
-        SqlType::Double => Value::Double(as_f64(value).expect("only numbers come here")),
+        SqlType::Double => Value::Double(as_f64(value).expect("the value is a number")),
         SqlType::Numeric { precision, scale } if matches!(value, Value::Number(_)) => {
-            let fitting = any_numeric(value).expect("it is a number")?.fit(precision.into(), scale.into())?;
+            let fitting =
+                any_numeric(value).expect("the value is a number")?.fit(precision.into(), scale.into())?;
             let unscaled = fitting.exactly_at(scale.into()).ok_or_else(|| out_of_range(to))?;
             Value::Numeric { unscaled, scale }
         }
@@ -342,7 +344,7 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
             let (unscaled, from) = match *value {
                 Value::Real(value) => numeric::from_f64(f64::from(value), 6)?,
                 Value::Double(value) => numeric::from_f64(value, 15)?,
-                ref value => as_numeric(value).expect("only numbers come here"),
+                ref value => as_numeric(value).expect("the value is a number"),
             };
             Value::Numeric { unscaled: numeric::fit(unscaled, from, precision, scale)?, scale }
         }
@@ -350,7 +352,7 @@ fn number(value: &Value, to: SqlType) -> Result<Value> {
     })
 }
 
-/// Rounded to the nearest whole, halves to even, as PostgreSQL's casts from floats do.
+/// Rounds to the nearest integer, halves to even, as PostgreSQL's casts from floats do.
 fn whole(value: f64, to: SqlType) -> Result<i64> {
     let rounded = value.round_ties_even();
     // Both limits are exact doubles.
@@ -374,7 +376,7 @@ pub(crate) fn as_f64(value: &Value) -> Option<f64> {
     })
 }
 
-/// A whole number or numeric with its scale.
+/// An integer or numeric with its scale.
 pub(crate) fn as_numeric(value: &Value) -> Option<(i128, u8)> {
     Some(match *value {
         Value::SmallInt(value) => (i128::from(value), 0),
@@ -394,7 +396,7 @@ mod tests {
         let mut out = String::new();
         match result {
             Ok(value) => {
-                // What was coerced must be storable.
+                // The result of a coercion must be storable.
                 assert_eq!(value.as_cell(ty).to_value(ty), value);
                 text::write(&value, ty, &TextStyle::DEFAULT, &mut out);
             }
@@ -454,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_convert_by_the_sessions_zone() {
+    fn timestamps_convert_by_the_sessions_zone() {
         let berlin = TextStyle::in_zone(TimeZoneSetting::parse("Europe/Berlin").unwrap());
         assert_eq!(
             assign(Value::Date(0), SqlType::TimestampTz, &berlin).unwrap(),

@@ -1,7 +1,7 @@
-//! Rust's values as SQL's: `From` for [`Value`].
+//! Conversions of Rust's values to SQL's: `From` for [`Value`].
 //!
-//! Integers without a type of their own in SQL become the next wider one. `None` is NULL. A vector is an array,
-//! but one of bytes is a bytea.
+//! Integers without a corresponding SQL type become the next wider one. `None` is NULL. A vector is an array,
+//! but a vector of bytes is a bytea.
 
 use crate::array::ArrayValue;
 use crate::numeric::Numeric;
@@ -9,7 +9,7 @@ use crate::value::{Interval, Value};
 use std::borrow::Cow;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `T => Variant`: the variant holds a `T`, or what `T` converts to without loss.
+/// `T => Variant`: the variant contains a `T`, or a type to which `T` converts without loss.
 macro_rules! from {
     ($($from:ty => $variant:ident),* $(,)?) => {$(
         impl From<$from> for Value {
@@ -57,12 +57,12 @@ impl<T: Into<Value>> From<Option<T>> for Value {
 }
 
 impl From<SystemTime> for Value {
-    /// A timestamptz, cut to microseconds. The ends of its range stand for times beyond it.
+    /// A timestamptz, truncated to microseconds. Times beyond its range become its first or last value.
     fn from(time: SystemTime) -> Value {
         let micros = match time.duration_since(UNIX_EPOCH) {
             Ok(since) => i64::try_from(since.as_micros()).unwrap_or(i64::MAX),
             Err(before) => {
-                // Towards the past, as a later time is cut.
+                // Towards the past, as a later time is truncated.
                 let micros = before.duration().as_nanos().div_ceil(1000);
                 i64::try_from(micros).map_or(i64::MIN, |micros| -micros)
             }
@@ -71,7 +71,7 @@ impl From<SystemTime> for Value {
     }
 }
 
-/// Vectors of these, and of `Option`s of these, as arrays. `Vec<u8>` is none of them.
+/// Vectors of these, and of `Option`s of these, as arrays. `Vec<u8>` is not among them.
 macro_rules! lists {
     ($($element:ty),* $(,)?) => {$(
         impl From<Vec<$element>> for Value {

@@ -1,7 +1,7 @@
-//! Types as SQL names them: which type, with which modifier and collation.
+//! Types as SQL names them: the type with its modifier and collation.
 //!
-//! [`Type`] is what a column, a parameter or an expression has. What is known of a type stands in
-//! [`type_table`](crate::type_table); how its values lie in memory is its [`Representation`].
+//! [`Type`] is the type of a column, a parameter or an expression. The properties of a type are in
+//! [`type_table`](crate::type_table); the memory layout of its values is its [`Representation`].
 //!
 //! A modifier is PostgreSQL's `typmod`, -1 for none:
 //!
@@ -48,12 +48,12 @@ type_ids! {
     ANYCOMPATIBLE = 5077; ANYCOMPATIBLEARRAY = 5078; ANYCOMPATIBLENONARRAY = 5079; ANYCOMPATIBLERANGE = 5080;
 }
 
-/// The oid of a row in `pg_collation`. All collations that we have compare strings by their bytes.
+/// The oid of a row in `pg_collation`. All supported collations compare strings by their bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Collation(pub u32);
 
 impl Collation {
-    /// Of types whose values have no collation.
+    /// For types whose values have no collation.
     pub const NONE: Collation = Collation(0);
     /// `"default"`
     pub const DEFAULT: Collation = Collation(100);
@@ -70,15 +70,15 @@ pub struct Type {
     pub id: TypeId,
     /// `typmod`: length, or precision and scale; -1 for none.
     pub modifier: i32,
-    /// By what values compare.
+    /// The collation with which values are compared.
     pub collation: Collation,
 }
 
 /// What PostgreSQL adds to a length or precision to make a modifier.
 const HEADER: i32 = 4;
-/// The fields of an interval that is not limited to some.
+/// The fields of an interval without a restriction of fields.
 const ALL_FIELDS: i32 = 0x7fff;
-/// The precision of an interval that is not rounded.
+/// The precision of an interval without a limit of precision.
 const FULL_PRECISION: i32 = 0xffff;
 
 impl Type {
@@ -114,7 +114,7 @@ impl Type {
         Type::new(TypeId::BPCHAR).with_modifier(length as i32 + HEADER)
     }
 
-    /// What is known of a built-in type; `None` of others.
+    /// The properties of a built-in type; `None` for others.
     pub fn info(self) -> Option<&'static TypeInfo> {
         type_table::info(self.id)
     }
@@ -130,13 +130,14 @@ impl Type {
         Some(((bits >> 16) as u16, scale as i16))
     }
 
-    /// The most characters of a varchar or char that is limited.
+    /// The largest number of characters of a varchar or char with a limit.
     pub fn length(self) -> Option<u32> {
         let is_limited = matches!(self.id, TypeId::VARCHAR | TypeId::BPCHAR) && self.modifier >= HEADER;
         is_limited.then(|| (self.modifier - HEADER) as u32)
     }
 
-    /// Whether values, or the elements of arrays, are objects of the catalog: their text is a name, which the catalog has.
+    /// Whether values, or the elements of arrays, refer to objects of the catalog: their text is a name in
+    /// the catalog.
     pub fn names_objects(self) -> bool {
         match self.element() {
             Some(element) => element.names_objects(),
@@ -147,9 +148,10 @@ impl Type {
         }
     }
 
-    /// How values lie in memory. `None` of polymorphic pseudo-types and of types that are not built in.
+    /// The memory layout of values. `None` for polymorphic pseudo-types and for types that are not built in.
     ///
-    /// A numeric has one scale for all values if its declaration fits: 38 digits, and a scale from 0 to the precision.
+    /// A numeric has one scale for all values if its declaration fits: 38 digits, and a scale from 0 to the
+    /// precision.
     pub fn representation(self) -> Option<Representation> {
         if let Some((precision @ 1..=38, scale @ 0..)) = self.precision_and_scale()
             && scale as u16 <= precision
@@ -159,7 +161,7 @@ impl Type {
         self.info()?.representation
     }
 
-    /// The type of arrays of it, with the modifier that its elements have.
+    /// The type of its arrays, with the modifier of the elements.
     pub fn array(self) -> Option<Type> {
         let array = self.info()?.array?;
         Some(Type { id: array, ..self })
@@ -182,7 +184,7 @@ impl From<SqlType> for Type {
 impl TryFrom<Type> for SqlType {
     type Error = Error;
 
-    /// 0A000 of types that [`SqlType`] does not have.
+    /// 0A000 for types that are not in [`SqlType`].
     fn try_from(ty: Type) -> Result<SqlType> {
         let same = SqlType::from_oid(ty.id.0, ty.modifier).filter(|same| Type::from(*same).id == ty.id);
         same.ok_or_else(|| Error::unsupported(format_args!("type {ty}")))
@@ -195,7 +197,7 @@ impl From<TypeId> for Type {
     }
 }
 
-/// The names of fields that an interval may be limited to, as `format_type` prints them.
+/// The names of fields to which an interval may be restricted, as `format_type` prints them.
 const INTERVAL_FIELDS: [(i32, &str); 13] = {
     const YEAR: i32 = 1 << 2;
     const MONTH: i32 = 1 << 1;
@@ -229,7 +231,7 @@ impl fmt::Display for Type {
         }
         let modifier = self.modifier;
         match self.id {
-            // Without a length, character is another type to the parser: character(1).
+            // Without a length, `character` means `character(1)` to the parser.
             TypeId::BPCHAR if modifier < HEADER => f.write_str("bpchar"),
             TypeId::BPCHAR | TypeId::VARCHAR if modifier >= HEADER => {
                 write!(f, "{}({})", info.sql_name, modifier - HEADER)
@@ -268,7 +270,7 @@ mod tests {
             (Type::new(TypeId::BPCHAR), "bpchar"),
             (Type::character(3), "character(3)"),
             (Type::varchar(5), "character varying(5)"),
-            (Type::varchar(5).array().expect("it has arrays"), "character varying(5)[]"),
+            (Type::varchar(5).array().expect("the type has an array type"), "character varying(5)[]"),
             (Type::new(TypeId::VARCHAR), "character varying"),
             (Type::new(TypeId::NUMERIC), "numeric"),
             (Type::numeric(12, 2), "numeric(12,2)"),
@@ -311,7 +313,7 @@ mod tests {
             SqlType::TimestampTz,
             SqlType::Uuid,
         ] {
-            assert_eq!(SqlType::try_from(Type::from(ty)).expect("it is one of today's"), ty);
+            assert_eq!(SqlType::try_from(Type::from(ty)).expect("the type is supported"), ty);
         }
         for id in [TypeId::NAME, TypeId::REGCLASS, TypeId::INT4_ARRAY, TypeId::UNKNOWN] {
             let error = SqlType::try_from(Type::new(id)).expect_err("the type is new");
@@ -330,7 +332,7 @@ mod tests {
 
     #[test]
     fn arrays_keep_the_modifier_of_their_elements() {
-        let array = Type::numeric(12, 2).array().expect("it has arrays");
+        let array = Type::numeric(12, 2).array().expect("the type has an array type");
         assert_eq!(array.id, TypeId::NUMERIC_ARRAY);
         assert_eq!(array.element(), Some(Type::numeric(12, 2)));
         assert_eq!(array.representation(), Some(Representation::List(&Representation::Numeric)));

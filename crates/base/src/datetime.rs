@@ -1,11 +1,11 @@
-//! Dates and times as PostgreSQL reads and writes them: input in the common forms, output as `DateStyle` says, the
-//! proleptic Gregorian calendar.
+//! Dates and times as PostgreSQL reads and writes them: input in the common forms, output according to
+//! `DateStyle`, the proleptic Gregorian calendar.
 //!
-//! Moments are microseconds since 1970, so timestamps end in the year 294247 where PostgreSQL's,
-//! counted from 2000, go on to 294276.
+//! Timestamps are microseconds since 1970, so they end in the year 294247; PostgreSQL's, counted from 2000,
+//! end in 294276.
 //!
-//! `infinity` and `-infinity` are the largest and the smallest integer, as in PostgreSQL, so that they compare as any other values do.
-//! Invariant: nothing computes them of finite values.
+//! `infinity` and `-infinity` are the largest and the smallest integer, as in PostgreSQL, so that they
+//! compare like other values. Invariant: no computation on finite values returns them.
 
 mod read;
 mod styles;
@@ -20,15 +20,15 @@ use read::{Fields, out_of_range, syntax};
 pub const MICROS_PER_SECOND: i64 = 1_000_000;
 /// Microseconds in a day.
 pub const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
-/// 2000-01-01, where PostgreSQL's wire counts from, in days since 1970.
+/// 2000-01-01, from which PostgreSQL's binary format counts, in days since 1970.
 pub const POSTGRES_EPOCH_DAYS: i32 = 10_957;
 
-/// 4714-11-24 BC, Julian day 0, the first day that PostgreSQL knows.
+/// 4714-11-24 BC, Julian day 0, the first day of PostgreSQL's range.
 const FIRST_DAY: i64 = -2_440_588;
-/// 5874897-12-31, the last one.
+/// 5874897-12-31, the last day.
 const LAST_DAY: i64 = 2_145_042_905;
 
-/// What is after all others, and what is before: of dates and of timestamps.
+/// `infinity` of dates.
 pub const DATE_INFINITY: i32 = i32::MAX;
 /// `-infinity` of dates.
 pub const DATE_MINUS_INFINITY: i32 = i32::MIN;
@@ -37,13 +37,13 @@ pub const TIMESTAMP_INFINITY: i64 = i64::MAX;
 /// `-infinity` of timestamps.
 pub const TIMESTAMP_MINUS_INFINITY: i64 = i64::MIN;
 
-/// Whether a date is one of the calendar.
+/// Whether a date is finite.
 #[inline]
 pub const fn is_finite_date(days: i32) -> bool {
     !matches!(days, DATE_INFINITY | DATE_MINUS_INFINITY)
 }
 
-/// Whether a timestamp is one of the calendar.
+/// Whether a timestamp is finite.
 #[inline]
 pub const fn is_finite(micros: i64) -> bool {
     !matches!(micros, TIMESTAMP_INFINITY | TIMESTAMP_MINUS_INFINITY)
@@ -77,7 +77,7 @@ pub fn civil_from_days(days: i64) -> (i64, u32, u32) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// How many days a month has.
+/// The number of days of a month.
 pub fn days_in_month(year: i64, month: u32) -> u32 {
     match month {
         2 if year.rem_euclid(4) == 0 && (year.rem_euclid(100) != 0 || year.rem_euclid(400) == 0) => 29,
@@ -87,7 +87,7 @@ pub fn days_in_month(year: i64, month: u32) -> u32 {
     }
 }
 
-/// A number as a date, if PostgreSQL has that day.
+/// A number as a date, if it is in PostgreSQL's range.
 pub fn check_date(days: i64) -> Result<i32> {
     if (FIRST_DAY..=LAST_DAY).contains(&days) {
         Ok(days as i32)
@@ -96,7 +96,7 @@ pub fn check_date(days: i64) -> Result<i32> {
     }
 }
 
-/// A number of microseconds as a timestamp, if that is one.
+/// A number of microseconds as a timestamp, if it is in range.
 pub fn check_timestamp(micros: Option<i64>) -> Result<i64> {
     match micros {
         Some(micros) if micros >= FIRST_DAY * MICROS_PER_DAY && micros != TIMESTAMP_INFINITY => Ok(micros),
@@ -125,12 +125,12 @@ pub fn day_of(local: i64) -> i32 {
     }
 }
 
-/// The time of day of a timestamp; none of an infinite one.
+/// The time of day of a timestamp; `None` for an infinite one.
 pub fn time_of(local: i64) -> Option<i64> {
     is_finite(local).then(|| local.rem_euclid(MICROS_PER_DAY))
 }
 
-/// What the clocks of `zone` show at a moment.
+/// The local time of `zone` at a timestamp.
 pub fn to_local(utc: i64, zone: &TimeZoneSetting) -> Result<i64> {
     if !is_finite(utc) {
         return Ok(utc);
@@ -138,7 +138,7 @@ pub fn to_local(utc: i64, zone: &TimeZoneSetting) -> Result<i64> {
     check_timestamp(utc.checked_add(i64::from(zone.offset_at(utc)) * MICROS_PER_SECOND))
 }
 
-/// The moment at which the clocks of `zone` show `local`.
+/// The timestamp at which the local time of `zone` is `local`.
 pub fn to_utc(local: i64, zone: &TimeZoneSetting) -> Result<i64> {
     if !is_finite(local) {
         return Ok(local);
@@ -146,16 +146,16 @@ pub fn to_utc(local: i64, zone: &TimeZoneSetting) -> Result<i64> {
     check_timestamp(local.checked_sub(i64::from(zone.offset_of_local(local)) * MICROS_PER_SECOND))
 }
 
-/// What the words `now`, `today`, `tomorrow` and `yesterday` refer to.
+/// The time to which the words `now`, `today`, `tomorrow` and `yesterday` refer.
 #[derive(Clone, Copy)]
 pub struct Present<'a> {
-    /// The moment, in microseconds since 1970 UTC.
+    /// The current time, in microseconds since 1970 UTC.
     pub moment: i64,
-    /// How texts are read, with the zone whose clocks say which day it is.
+    /// The style for reading texts, with the zone that determines the current day.
     pub style: &'a TextStyle,
 }
 
-/// How a text is read, and what refers to the present in it: 0A000 if nobody says what that is.
+/// The style for reading, and the time to which words refer: 0A000 if there is none.
 #[derive(Clone, Copy)]
 struct Manner<'a> {
     style: &'a TextStyle,
@@ -174,7 +174,7 @@ impl<'a> From<Present<'a>> for Manner<'a> {
     }
 }
 
-/// Reads a date. Here and below, what refers to the present is 0A000 if nobody says what that is.
+/// Reads a date. Here and below, a word that refers to the current time is 0A000 if the function gets none.
 pub fn parse_date(text: &str, style: &TextStyle) -> Result<i32> {
     read_date(text, style.into())
 }
@@ -212,7 +212,7 @@ fn read_time(text: &str, manner: Manner<'_>) -> Result<i64> {
     fields.time.ok_or_else(|| syntax(text, SqlType::Time))
 }
 
-/// Reads a timestamp without time zone; a zone in the text is read and ignored, as PostgreSQL does.
+/// Reads a timestamp without time zone; a zone in the text is read and ignored, as in PostgreSQL.
 pub fn parse_timestamp(text: &str, style: &TextStyle) -> Result<i64> {
     read_timestamp(text, style.into())
 }
@@ -233,7 +233,7 @@ fn read_timestamp(text: &str, manner: Manner<'_>) -> Result<i64> {
     fields.timestamp(text, SqlType::Timestamp)
 }
 
-/// Reads a timestamp with time zone; one that names no zone is in that of the style.
+/// Reads a timestamp with time zone; if the text has no zone, that of the style applies.
 pub fn parse_timestamptz(text: &str, style: &TextStyle) -> Result<i64> {
     read_timestamptz(text, style.into())
 }
@@ -272,7 +272,7 @@ pub fn write_date(days: i32, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// Appends a date as ISO 8601 has it, `2024-01-31` or `0044-03-15 BC`.
+/// Appends a date in ISO 8601 form, `2024-01-31` or `0044-03-15 BC`.
 pub fn write_iso_date(days: i32, out: &mut String) {
     if !is_finite_date(days) {
         return out.push_str(infinite_text(days > 0));
@@ -304,7 +304,7 @@ pub fn write_timestamp(micros: i64, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// Appends a timestamp as ISO 8601 has it, `2024-01-31 02:03:04`.
+/// Appends a timestamp in ISO 8601 form, `2024-01-31 02:03:04`.
 pub fn write_iso_timestamp(micros: i64, out: &mut String) {
     if !is_finite(micros) {
         return out.push_str(infinite_text(micros > 0));
@@ -314,7 +314,7 @@ pub fn write_iso_timestamp(micros: i64, out: &mut String) {
     }
 }
 
-/// Appends a timestamp with time zone as the clocks of the style's zone show it.
+/// Appends a timestamp with time zone in the local time of the style's zone.
 pub fn write_timestamptz(micros: i64, style: &TextStyle, out: &mut String) {
     match style.dates {
         _ if !is_finite(micros) => out.push_str(infinite_text(micros > 0)),
@@ -327,7 +327,8 @@ pub fn write_timestamptz(micros: i64, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// Appends a timestamp with time zone as ISO 8601 has it and the clocks of `zone` show it, `2024-01-31 02:03:04+00`.
+/// Appends a timestamp with time zone in ISO 8601 form, in the local time of `zone`, `2024-01-31
+/// 02:03:04+00`.
 pub fn write_iso_timestamptz(micros: i64, zone: &TimeZoneSetting, out: &mut String) {
     if !is_finite(micros) {
         return out.push_str(infinite_text(micros > 0));
@@ -341,7 +342,7 @@ pub fn write_iso_timestamptz(micros: i64, zone: &TimeZoneSetting, out: &mut Stri
     }
 }
 
-/// Appends an offset in seconds east, `+00`, `-03:30`, `+00:53:28`.
+/// Appends an offset in seconds east of Greenwich, `+00`, `-03:30`, `+00:53:28`.
 pub fn write_offset(seconds: i32, out: &mut String) {
     out.push(if seconds < 0 { '-' } else { '+' });
     let seconds = i64::from(seconds.unsigned_abs());
@@ -356,7 +357,7 @@ pub fn write_offset(seconds: i32, out: &mut String) {
     }
 }
 
-/// Appends the digits of a second that are not zero at the end, with their point.
+/// Appends the fraction of a second without trailing zeros, with its point.
 pub(crate) fn write_fraction(micros: i64, out: &mut String) {
     if micros == 0 {
         return;
@@ -372,7 +373,7 @@ pub(crate) fn write_fraction(micros: i64, out: &mut String) {
     out.extend(digits[..length].iter().map(|&digit| char::from(digit)));
 }
 
-/// Appends a number below 100 in two digits; larger ones in as many as they need.
+/// Appends a number below 100 as two digits; larger ones with all of their digits.
 pub(crate) fn push_two(number: i64, out: &mut String) {
     if number < 100 {
         out.push(char::from(b'0' + (number / 10) as u8));
@@ -410,7 +411,7 @@ fn write_date_and_time(micros: i64, out: &mut String) -> bool {
     year <= 0
 }
 
-/// The quick way for `YYYY-MM-DD`; anything else, wrong dates included, takes the long one.
+/// The fast path for `YYYY-MM-DD`; anything else, including invalid dates, takes the slow one.
 fn iso_date(text: &[u8]) -> Option<i32> {
     let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = text else { return None };
     let digits = [y1, y2, y3, y4, m1, m2, d1, d2].map(|byte| u32::from(byte.wrapping_sub(b'0')));
@@ -423,7 +424,7 @@ fn iso_date(text: &[u8]) -> Option<i32> {
         .then(|| days_from_civil(year, month, day) as i32)
 }
 
-/// The quick way for `YYYY-MM-DD HH:MM:SS[.ffffff]`, also with a `T` between.
+/// The fast path for `YYYY-MM-DD HH:MM:SS[.ffffff]`, also with a `T` between.
 fn iso_timestamp(text: &[u8]) -> Option<i64> {
     let (date, rest) = text.split_at_checked(10)?;
     let days = iso_date(date)?;

@@ -1,11 +1,11 @@
-//! The door to files: the log, checkpoints and everything else on disk goes through [`Disk`], so
-//! that tests can fail it, fill it and pull its plug ([`SimulatedDisk`]).
+//! Access to files: the log, checkpoints and everything else on disk uses [`Disk`], so that tests can
+//! simulate errors, a full disk and power failures ([`SimulatedDisk`]).
 //!
-//! The promises are those of a POSIX file system, no stronger: bytes are safe once
-//! [`DiskFile::sync`] has returned, or a write through [`Disk::open_write_through`]; a new, renamed or removed *name* once
-//! [`Disk::sync_directory`] has. Every failure comes back as an [`Error`] that names the file and
-//! the operation: a full disk is 53100, a missing file 58P01, a refused one 42501, a directory in
-//! use 55006, the rest 58030.
+//! The guarantees are those of a POSIX file system, no stronger. Bytes are durable once [`DiskFile::sync`]
+//! has returned, or a write through [`Disk::open_write_through`]. A new, renamed or removed *name* is durable
+//! once [`Disk::sync_directory`] has returned. Every failure is an [`Error`] that names the file and the
+//! operation: a full disk is 53100, a missing file 58P01, a refused one 42501, a directory in use 55006, the
+//! rest 58030.
 
 mod direct;
 mod simulated;
@@ -24,27 +24,27 @@ use std::path::{Path, PathBuf};
 
 /// A file system.
 pub trait Disk: Send + Sync + Debug {
-    /// Makes a directory and those above it, if they are not there yet.
+    /// Creates a directory and its parents, unless they exist.
     fn create_directory(&self, path: &Path) -> Result<()>;
 
     /// Creates an empty file for reading and writing; an existing one is emptied.
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
-    /// Creates a file as [`Disk::create`] does, for bytes that need no place in memory: writes of whole pages from a
-    /// [`PageBuffer`] go past the operating system's cache, where there is a way.
+    /// Creates a file as [`Disk::create`] does, for bytes that should not be cached: writes of whole pages
+    /// from a [`PageBuffer`] bypass the operating system's cache, if the file system supports it.
     fn create_direct(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         self.create(path)
     }
 
-    /// Creates an empty file without a name in a directory: no one else can open it, and it is gone with its last
-    /// handle, or with the process.
+    /// Creates an empty file without a name in a directory. It cannot be opened again, and is removed with
+    /// its last handle, or with the process.
     fn create_temporary(&self, directory: &Path) -> Result<Arc<dyn DiskFile>>;
 
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
-    /// Opens an existing file in which bytes are safe once [`DiskFile::write_at`] has returned: a
-    /// write and a sync in one step, for less than the two cost.
+    /// Opens an existing file in which bytes are durable once [`DiskFile::write_at`] has returned: a write
+    /// and a sync in one step, at a lower cost than both.
     fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
     /// Whether there is a file or directory of this name.
@@ -53,17 +53,17 @@ pub trait Disk: Send + Sync + Debug {
     /// Removes a file.
     fn remove(&self, path: &Path) -> Result<()>;
 
-    /// Gives a file another name in one step, replacing a file that had it.
+    /// Renames a file atomically, replacing a file with the new name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
     /// The names of the files directly in a directory, sorted.
     fn list(&self, directory: &Path) -> Result<Vec<String>>;
 
-    /// Makes the names in a directory safe: what was created, renamed or removed there.
+    /// Makes the names in a directory durable: what was created, renamed or removed there.
     fn sync_directory(&self, directory: &Path) -> Result<()>;
 
-    /// Takes the exclusive lock on a file, creating it if need be, until the guard is dropped or
-    /// the process ends in whatever way. Error: 55006 when another holder has it.
+    /// Takes the exclusive lock on a file, creating it if it does not exist, until the guard is dropped or
+    /// the process ends. Error: 55006 if another holder has it.
     fn lock(&self, path: &Path) -> Result<DiskLock>;
 }
 
@@ -72,20 +72,20 @@ pub trait DiskFile: Send + Sync + Debug {
     /// Its length in bytes.
     fn len(&self) -> Result<u64>;
 
-    /// Whether it holds no byte.
+    /// Whether it is empty.
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Reads from `offset` until `buffer` is full or the file ends; how many bytes it read.
+    /// Reads from `offset` until `buffer` is full or the file ends. Returns how many bytes it read.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize>;
 
-    /// Writes all of `bytes` at `offset`, growing the file where needed. An error of a file opened
-    /// to write through leaves the same doubt as one of `sync`.
+    /// Writes all of `bytes` at `offset`, growing the file if needed. After an error of a file opened to
+    /// write through, it is unknown which bytes are durable, as after one of `sync`.
     fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()>;
 
-    /// As [`write_at`](DiskFile::write_at), of bytes that lie in several places and belong side by side: in one call if
-    /// the file can.
+    /// As [`write_at`](DiskFile::write_at), for adjacent bytes that are in several buffers: in one call if
+    /// the file supports it.
     fn write_parts_at(&self, parts: &mut [IoSlice<'_>], mut offset: u64) -> Result<()> {
         for part in parts {
             self.write_at(part, offset)?;
@@ -94,18 +94,18 @@ pub trait DiskFile: Send + Sync + Debug {
         Ok(())
     }
 
-    /// Cuts the file or grows it by zeros.
+    /// Truncates the file or extends it with zeros.
     fn set_len(&self, length: u64) -> Result<()>;
 
-    /// Makes the file's bytes and length safe.
+    /// Makes the file's bytes and length durable.
     ///
-    /// After an error nobody knows which bytes are safe, and a later success does not say that
-    /// they are: never call it again and go on as if nothing had happened.
+    /// After an error it is unknown which bytes are durable, and a later success does not imply that they
+    /// are: never call it again and continue as if there had been no error.
     fn sync(&self) -> Result<()>;
 }
 
-/// A held lock; dropping it gives it back.
-pub struct DiskLock(#[expect(dead_code, reason = "dropping it is what it is for")] Box<dyn Send + Sync>);
+/// A held lock; dropping it releases the lock.
+pub struct DiskLock(#[expect(dead_code, reason = "it is held only to be dropped")] Box<dyn Send + Sync>);
 
 impl Debug for DiskLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -124,14 +124,14 @@ impl dyn Disk + '_ {
         Ok(bytes)
     }
 
-    /// Replaces a file by one with this content, in one step that a crash either leaves undone or
-    /// done: write beside it, sync, rename, sync the directory. `temporary` is the name beside it.
+    /// Replaces a file by one with this content, atomically with respect to a crash: writes a temporary file,
+    /// syncs, renames, and syncs the directory. `temporary` is the name of the temporary file.
     pub fn replace(&self, path: &Path, temporary: &Path, content: &[u8]) -> Result<()> {
         let file = self.create(temporary)?;
         file.write_at(content, 0)?;
         file.sync()?;
         self.rename(temporary, path)?;
-        self.sync_directory(path.parent().expect("a file lies in a directory"))
+        self.sync_directory(path.parent().expect("a file has a parent directory"))
     }
 }
 
@@ -288,17 +288,17 @@ impl DiskFile for RealFile {
         self.file.write_all_at(bytes, offset).map_err(|error| io_error("write file", &self.path, &error))
     }
 
-    // Miri does not know the call.
+    // Miri does not support the call.
     #[cfg(not(miri))]
     fn write_parts_at(&self, mut parts: &mut [IoSlice<'_>], mut offset: u64) -> Result<()> {
-        // What a call takes at most (IOV_MAX).
+        // The largest number of parts of a call (IOV_MAX).
         const MOST_PARTS: usize = 1024;
-        // Empty ones in front would look like a disk that takes nothing.
+        // Empty parts at the front would look like a disk that accepts no bytes.
         IoSlice::advance_slices(&mut parts, 0);
         while !parts.is_empty() {
             let count = parts.len().min(MOST_PARTS) as libc::c_int;
-            // SAFETY: an `IoSlice` is an `iovec` by its documentation, there are `count` of them, and the bytes that they
-            // borrow live until the call returns.
+            // SAFETY: an `IoSlice` is an `iovec` by its documentation, there are `count` of them, and the
+            // bytes that they borrow live until the call returns.
             let written = unsafe {
                 libc::pwritev(self.file.as_raw_fd(), parts.as_ptr().cast(), count, offset as libc::off_t)
             };
@@ -347,7 +347,7 @@ mod tests {
         }
     }
 
-    /// What holds of every disk; run over the real one and the simulated one.
+    /// The common behaviour of all disks; tested on the real one and the simulated one.
     fn behaves(disk: &dyn Disk, root: &Path) {
         let inner = root.join("a/b");
         disk.create_directory(&inner).unwrap();
@@ -393,7 +393,7 @@ mod tests {
         disk.remove(&other).unwrap();
         let temporary = disk.create_temporary(&inner).unwrap();
         temporary.write_at(b"rows", 0).unwrap();
-        assert!(disk.list(&inner).unwrap().is_empty(), "it has no name");
+        assert!(disk.list(&inner).unwrap().is_empty(), "the file has no name");
         assert_eq!(temporary.read_at(&mut buffer, 0).unwrap(), 4);
         let nowhere = disk.create_temporary(&root.join("nowhere"));
         assert_eq!(nowhere.unwrap_err().state(), SqlState::UNDEFINED_FILE);

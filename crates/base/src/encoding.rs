@@ -1,4 +1,5 @@
-//! Encodings of characters that text is converted from and to: those of one byte for each character that clients still use.
+//! Character encodings for the conversion of text: the encodings with one byte per character that clients
+//! still use.
 
 use crate::{Error, Result, SqlState};
 
@@ -18,18 +19,18 @@ pub enum Encoding {
     Windows1252,
 }
 
-/// The characters of ISO 8859-15 that are others in ISO 8859-1.
+/// The characters of ISO 8859-15 that differ from ISO 8859-1.
 const LATIN9: [(u8, char); 8] =
     [(0xa4, '€'), (0xa6, 'Š'), (0xa8, 'š'), (0xb4, 'Ž'), (0xb8, 'ž'), (0xbc, 'Œ'), (0xbd, 'œ'), (0xbe, 'Ÿ')];
 
-/// The characters of 0x80 to 0x9f in code page 1252; `\0` is none.
+/// The characters of 0x80 to 0x9f in code page 1252; `\0` means none.
 const WINDOWS: [char; 32] = [
     '€', '\0', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\0', 'Ž', '\0', '\0', '‘', '’', '“',
     '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\0', 'ž', 'Ÿ',
 ];
 
 impl Encoding {
-    /// The encoding of PostgreSQL's name for it, if it is one of these.
+    /// The encoding with PostgreSQL's name, if it is one of these.
     pub fn of(name: &str) -> Option<Encoding> {
         const ALL: [Encoding; 5] =
             [Encoding::SqlAscii, Encoding::Utf8, Encoding::Latin1, Encoding::Latin9, Encoding::Windows1252];
@@ -47,12 +48,12 @@ impl Encoding {
         }
     }
 
-    /// 22021 of bytes that are no text in the encoding.
+    /// 22021 for bytes that are not valid in the encoding.
     pub fn check(self, bytes: &[u8]) -> Result<()> {
         let wrong = match self {
             Encoding::Utf8 => match std::str::from_utf8(bytes) {
                 Ok(_) => bytes.iter().position(|byte| *byte == 0),
-                // A zero before the first wrong byte comes first.
+                // A zero byte before the first invalid byte is reported first.
                 Err(error) => {
                     let valid = error.valid_up_to();
                     Some(bytes[..valid].iter().position(|byte| *byte == 0).unwrap_or(valid))
@@ -61,7 +62,7 @@ impl Encoding {
             _ => bytes.iter().position(|byte| *byte == 0),
         };
         let Some(place) = wrong else { return Ok(()) };
-        // As many bytes are shown as the first one says that the character has.
+        // The error shows as many bytes as the first one announces for the character.
         let width = match (self, bytes[place]) {
             (Encoding::Utf8, 0xc0..=0xdf) => 2,
             (Encoding::Utf8, 0xe0..=0xef) => 3,
@@ -74,7 +75,7 @@ impl Encoding {
         Err(Error::new(SqlState::new("22021"), message))
     }
 
-    /// Bytes of the encoding as text.
+    /// Decodes bytes of the encoding.
     pub fn read(self, bytes: &[u8]) -> Result<String> {
         let own = if self == Encoding::SqlAscii { Encoding::Utf8 } else { self };
         own.check(bytes)?;
@@ -82,7 +83,7 @@ impl Encoding {
         for (place, byte) in bytes.iter().enumerate() {
             let character = match self {
                 Encoding::Utf8 | Encoding::SqlAscii => {
-                    return Ok(std::str::from_utf8(bytes).expect("it was checked").to_owned());
+                    return Ok(std::str::from_utf8(bytes).expect("the bytes were checked").to_owned());
                 }
                 Encoding::Latin1 => char::from(*byte),
                 Encoding::Latin9 => LATIN9
@@ -102,7 +103,7 @@ impl Encoding {
         Ok(text)
     }
 
-    /// Appends text as bytes of the encoding. 22P05 of a character that it does not have.
+    /// Appends text as bytes of the encoding. 22P05 for a character that it does not have.
     pub fn write(self, text: &str, out: &mut Vec<u8>) -> Result<()> {
         for character in text.chars() {
             let code = u32::from(character);

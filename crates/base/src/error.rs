@@ -1,12 +1,12 @@
-//! Errors that a user meets: SQLSTATE, what was wrong, where, and what to do about it.
+//! Errors that are reported to users: SQLSTATE, what was wrong, where, and what to do about it.
 //!
-//! Our own mistakes are panics and never take this form.
+//! Errors of our own are panics and never have this form.
 
 use crate::ids::RowId;
 use crate::snapshot::Stamp;
 use std::fmt;
 
-/// The result of anything a user can get wrong.
+/// The result of an operation that can fail because of the user's input or a conflict.
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// A five-character SQLSTATE code, PostgreSQL's where it has one.
@@ -26,8 +26,9 @@ impl SqlState {
         std::str::from_utf8(&self.0).expect("codes are made from str")
     }
 
-    /// Whether what is told under this code, without anything having failed, is a warning: class 01, and statements about
-    /// transactions that came at the wrong time (class 25). The rest (such as "already exists, skipping") are notices.
+    /// Whether a message with this code, without an error, is a warning: class 01, and statements about
+    /// transactions at the wrong time (class 25). The others (such as "already exists, skipping") are
+    /// notices.
     pub fn is_warning(&self) -> bool {
         matches!(&self.0[..2], b"01" | b"25")
     }
@@ -199,37 +200,37 @@ impl Error {
         self
     }
 
-    /// Adds where in the statement, in characters from 1.
+    /// Adds the position in the statement, in characters from 1.
     pub fn with_position(mut self, position: u32) -> Error {
         self.0.position = Some(position);
         self
     }
 
-    /// The same without a position: for an error in a text that the user has not written.
+    /// Removes the position: for an error in a text that the user has not written.
     pub fn without_position(mut self) -> Error {
         self.0.position = None;
         self
     }
 
-    /// Adds the running transaction that stands in the way: once it has ended, trying again may succeed.
+    /// Adds the blocking transaction, which is running: once it has ended, another attempt may succeed.
     pub fn with_blocker(mut self, transaction: Stamp) -> Error {
         self.0.blocker = Some(transaction);
         self
     }
 
-    /// Adds which of the rows that were given at once it is about, from 0.
+    /// Adds which of the rows of one call it is about, from 0.
     pub fn with_ordinal(mut self, ordinal: u64) -> Error {
         self.0.ordinal = Some(ordinal);
         self
     }
 
-    /// The same without what tells which of some rows it is about, for whoever has others.
+    /// Removes which of some rows it is about, for a caller with other rows.
     pub fn without_row(mut self) -> Error {
         (self.0.ordinal, self.0.row, self.0.other_row) = (None, None, None);
         self
     }
 
-    /// Adds the row whose key is taken, where nobody knows by its ordinal which one it is.
+    /// Adds the row whose key is taken, if its ordinal is not known.
     pub fn with_row(mut self, row: RowId) -> Error {
         self.0.row = Some(row);
         self
@@ -247,7 +248,7 @@ impl Error {
         self
     }
 
-    /// Adds what was being done, such as which line of a file was read.
+    /// Adds the context, such as the line of a file that was being read.
     pub fn with_context(mut self, context: impl Into<String>) -> Error {
         self.0.context = Some(context.into());
         self
@@ -278,7 +279,7 @@ impl Error {
         self
     }
 
-    /// A write met a change it does not see: SQLSTATE 40001.
+    /// A write conflicts with a change that it does not see: SQLSTATE 40001.
     #[cold]
     pub fn write_conflict(table: &str) -> Error {
         Error::new(
@@ -288,7 +289,7 @@ impl Error {
         .with_hint("Retry the transaction.")
     }
 
-    /// Whoever waits would wait for ever: SQLSTATE 40P01.
+    /// A wait would never end: SQLSTATE 40P01.
     #[cold]
     pub fn deadlock() -> Error {
         Error::new(SqlState::DEADLOCK_DETECTED, "deadlock detected")
@@ -296,7 +297,7 @@ impl Error {
             .with_hint("Retry the transaction.")
     }
 
-    /// What a transaction has read would read differently by now: SQLSTATE 40001.
+    /// What a transaction has read has changed since: SQLSTATE 40001.
     #[cold]
     pub fn read_conflict(table: &str) -> Error {
         Error::new(
@@ -312,19 +313,19 @@ impl Error {
         self
     }
 
-    /// Whether it is [of what was read](Error::read_conflict).
+    /// Whether it is a [read conflict](Error::read_conflict).
     pub fn is_read_conflict(&self) -> bool {
         self.0.is_of_reads
     }
 
-    /// XX000: a mistake of ours, a panic for one.
+    /// XX000: an error of our own, such as a panic.
     #[cold]
     pub fn internal(cause: &str) -> Error {
         Error::new(SqlState::INTERNAL_ERROR, format!("internal error: {cause}"))
             .with_hint("This is a bug in FirnDB; please report it with the statement.")
     }
 
-    /// A request that FirnDB does not serve (yet): SQLSTATE 0A000.
+    /// A request that FirnDB does not support (yet): SQLSTATE 0A000.
     #[cold]
     pub fn unsupported(what: impl fmt::Display) -> Error {
         Error::new(SqlState::FEATURE_NOT_SUPPORTED, format!("{what} is not supported"))
@@ -350,22 +351,22 @@ impl Error {
         self.0.hint.as_deref()
     }
 
-    /// Where in the statement, in characters from 1.
+    /// The position in the statement, in characters from 1.
     pub fn position(&self) -> Option<u32> {
         self.0.position
     }
 
-    /// The running transaction that stands in the way.
+    /// The blocking transaction.
     pub fn blocker(&self) -> Option<Stamp> {
         self.0.blocker
     }
 
-    /// Which of the rows that were given at once it is about, from 0.
+    /// Which of the rows of one call it is about, from 0.
     pub fn ordinal(&self) -> Option<u64> {
         self.0.ordinal
     }
 
-    /// The row whose key is taken, if its ordinal does not tell.
+    /// The row whose key is taken, if there is no ordinal.
     pub fn row(&self) -> Option<RowId> {
         self.0.row
     }
@@ -405,7 +406,7 @@ impl Error {
         self.0.missing_relation.as_deref()
     }
 
-    /// What was being done, such as which line of a file was read.
+    /// The context, such as the line of a file that was being read.
     pub fn context(&self) -> Option<&str> {
         self.0.context.as_deref()
     }

@@ -1,16 +1,16 @@
-//! Names of things in storage. Each is its own type, so that one cannot be passed for another.
+//! Identifiers of storage. Each is a type of its own, so that they cannot be confused.
 
 use std::fmt;
 
-/// Bits of a [`RowId`] that hold the slot.
+/// Bits of a [`RowId`] for the slot.
 pub const SLOT_BITS: u32 = 20;
-/// Bits of a [`RowId`] that hold the block number. One bit fewer than would fit: the highest bit
-/// of the 64 stays free, so that an index can tell a row id from a tagged reference.
+/// Bits of a [`RowId`] for the block number. One bit fewer than would fit: the highest bit of the 64 is free,
+/// so that an index can distinguish a row id from a tagged reference.
 pub const BLOCK_BITS: u32 = 43;
 const _: () = assert!(SLOT_BITS + BLOCK_BITS == 63);
 
-/// A physical table: one list of blocks. `TRUNCATE` and rewrites give a table a new one; the
-/// catalog maps names to the current one.
+/// A physical table: one list of blocks. `TRUNCATE` and rewrites give a table a new one; the catalog maps
+/// names to the current one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct TableId(pub u32);
 
@@ -26,7 +26,7 @@ impl ColumnId {
     }
 }
 
-/// Some columns of one table. Columns from 63 on are one: the set may be taken for larger than it is.
+/// Some columns of one table. Columns from 63 on share one bit: the set may seem larger than it is.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ColumnSet(u64);
 
@@ -103,12 +103,12 @@ impl RowId {
         RowId(block.0 << SLOT_BITS | u64::from(slot.0))
     }
 
-    /// Joins a block number and a slot, if they are those of a row.
+    /// Joins a block number and a slot, if they are in range.
     pub fn checked(block: BlockNumber, slot: Slot) -> Option<RowId> {
         (block.0 < 1 << BLOCK_BITS && slot.0 < 1 << SLOT_BITS).then(|| RowId::new(block, slot))
     }
 
-    /// The block the row lives in.
+    /// The block of the row.
     #[inline]
     pub fn block(self) -> BlockNumber {
         BlockNumber(self.0 >> SLOT_BITS)
@@ -152,7 +152,7 @@ mod tests {
     fn a_set_of_columns_knows_the_first_63_apart() {
         let set: ColumnSet = [ColumnId(0), ColumnId(7), ColumnId(100)].into_iter().collect();
         assert!(set.contains(ColumnId(7)) && !set.contains(ColumnId(8)) && !set.contains(ColumnId(62)));
-        assert!(set.contains(ColumnId(63)), "it may be: it shares its bit with 100");
+        assert!(set.contains(ColumnId(63)), "the set may have it: it shares its bit with 100");
         assert!(!set.intersects(ColumnSet::NONE.with(ColumnId(1))) && ColumnSet::ALL.intersects(set));
         assert!(ColumnSet::NONE.is_empty() && set.union(ColumnSet::NONE) == set);
     }

@@ -1,8 +1,7 @@
 //! Intervals as PostgreSQL reads and writes them.
 //!
-//! Months, days and time stay apart; only comparison takes a month for 30 days and a day for 24
-//! hours. Storage counts nanoseconds, so the time part ends at 292 years where PostgreSQL's ends at
-//! 292 thousand.
+//! Months, days and time are separate parts; only comparisons convert a month to 30 days and a day to 24
+//! hours. Storage counts nanoseconds, so the time part ends at 292 years; PostgreSQL's ends at 292 thousand.
 
 mod styles;
 
@@ -16,7 +15,7 @@ use std::fmt::Write;
 const NANOS_PER_MICRO: i64 = 1_000;
 
 impl Interval {
-    /// An interval from PostgreSQL's three parts; 22008 if the time part is too long for us.
+    /// An interval from PostgreSQL's three parts; 22008 if the time part is out of range.
     pub fn from_parts(months: i32, days: i32, microseconds: i64) -> Result<Interval> {
         let nanoseconds = microseconds.checked_mul(NANOS_PER_MICRO).ok_or_else(out_of_range)?;
         Ok(Interval { months, days, nanoseconds })
@@ -27,7 +26,7 @@ impl Interval {
         self.nanoseconds / NANOS_PER_MICRO
     }
 
-    /// The length that comparisons see, in microseconds.
+    /// The length with which intervals are compared, in microseconds.
     pub fn comparable(&self) -> i128 {
         let days = i64::from(self.months) * 30 + i64::from(self.days);
         i128::from(days) * i128::from(MICROS_PER_DAY) + i128::from(self.microseconds())
@@ -62,7 +61,7 @@ impl Interval {
         difference().ok_or_else(out_of_range)
     }
 
-    /// The interval that points the other way.
+    /// The interval with the opposite sign.
     pub fn checked_neg(self) -> Result<Interval> {
         let negated = || {
             Some(Interval {
@@ -74,7 +73,7 @@ impl Interval {
         negated().ok_or_else(out_of_range)
     }
 
-    /// The interval times a number. What is left of a month goes to the days, of a day to the time.
+    /// The interval times a number. The fraction of a month is added to the days, that of a day to the time.
     pub fn checked_mul(self, factor: f64) -> Result<Interval> {
         Interval::scaled(
             f64::from(self.months) * factor,
@@ -95,9 +94,9 @@ impl Interval {
         )
     }
 
-    /// Months, days and microseconds with fractions, made whole by passing fractions downwards.
+    /// Months, days and microseconds with fractions, made whole by carrying fractions downwards.
     fn scaled(months: f64, days: f64, micros: f64) -> Result<Interval> {
-        // Rounded to microseconds of a day, as PostgreSQL does, so that 0.1 month is 3 days sharp.
+        // Rounded to microseconds of a day, as in PostgreSQL, so that 0.1 month is exactly 3 days.
         let tidy =
             |value: f64| (value * MICROS_PER_SECOND as f64).round_ties_even() / MICROS_PER_SECOND as f64;
         let month_days = tidy((months - months.trunc()) * 30.0);
@@ -116,7 +115,7 @@ impl Interval {
     }
 }
 
-/// 22008: an interval that no type has room for.
+/// 22008: the interval is out of range.
 pub fn out_of_range() -> Error {
     Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "interval out of range")
 }
@@ -126,8 +125,8 @@ pub fn parse(text: &str, style: IntervalStyle) -> Result<Interval> {
     parse_within(text, -1, style)
 }
 
-/// Reads an interval of a type with that modifier. A number without a unit counts the smallest field that the modifier
-/// allows; what is read is not rounded to it.
+/// Reads an interval of a type with that modifier. A number without a unit is in the smallest field that the
+/// modifier allows; the result is not rounded to it.
 pub fn parse_within(text: &str, modifier: i32, style: IntervalStyle) -> Result<Interval> {
     let syntax = || {
         Error::new(
@@ -168,10 +167,10 @@ fn write_postgres(interval: &Interval, out: &mut String) {
             continue;
         }
         let space = if out.len() == start { "" } else { " " };
-        // A plus sign tells a positive part from the negative one before it.
+        // A plus sign marks a positive part after a negative one.
         let plus = if previous_negative && value > 0 { "+" } else { "" };
         let plural = if value == 1 { "" } else { "s" };
-        write!(out, "{space}{plus}{value} {unit}{plural}").expect("strings take everything");
+        write!(out, "{space}{plus}{value} {unit}{plural}").expect("a write to a string succeeds");
         previous_negative = value < 0;
     }
     let micros = interval.microseconds();
@@ -196,7 +195,7 @@ fn write_postgres(interval: &Interval, out: &mut String) {
     write_fraction(micros % MICROS_PER_SECOND, out);
 }
 
-/// Parts added up while reading, wide enough that overflow is found only at the end.
+/// Sums of the parts while reading, wide enough that overflow is detected only at the end.
 #[derive(Default)]
 struct Sum {
     months: i128,
@@ -204,7 +203,7 @@ struct Sum {
     micros: i128,
 }
 
-/// A number as written: sign, whole part, and what stands after the point in billionths.
+/// A number as written: sign, whole part, and fraction in billionths.
 #[derive(Clone, Copy)]
 struct Number {
     negative: bool,
@@ -244,7 +243,7 @@ impl Number {
 }
 
 impl Sum {
-    /// Adds so many of a unit; a fraction of a large unit becomes smaller ones.
+    /// Adds a number of a unit; a fraction of a large unit becomes smaller ones.
     fn add(&mut self, number: Number, unit: &Unit) {
         let Number { whole, billionths, .. } = number;
         let (months, days, day_billionths, micros) = match unit.size {
@@ -273,7 +272,7 @@ impl Sum {
     }
 }
 
-/// Billionths to the nearest whole.
+/// Rounds billionths to the nearest integer.
 fn rounded(billionths: i128) -> i128 {
     (billionths + BILLION / 2) / BILLION
 }
@@ -281,16 +280,16 @@ fn rounded(billionths: i128) -> i128 {
 /// A unit of intervals.
 struct Unit {
     names: &'static [&'static str],
-    /// Which of PostgreSQL's fields it is.
+    /// PostgreSQL's field of the unit.
     field: Fields,
     size: Size,
 }
 
-/// What a unit is so many of.
+/// The size of a unit.
 enum Size {
     Micros(i128),
     Days(i128),
-    /// Of which a fraction is days, 30 for a whole one.
+    /// A fraction of it is days, 30 for a whole month.
     Month,
     Months(i128),
 }
@@ -323,7 +322,7 @@ impl Unit {
         UNITS.iter().find(|unit| unit.names.contains(&name))
     }
 
-    /// The fields that so many of it are: seconds with a fraction are their parts besides.
+    /// The fields that a number of the unit sets: seconds with a fraction also set their parts.
     fn fields_of(&self, number: Number) -> Fields {
         match self.field {
             SECOND if number.billionths != 0 => SECOND | MILLISECOND | MICROSECOND,
@@ -350,7 +349,7 @@ fn take(fields: Fields, said: &mut Fields) -> Option<()> {
     is_new.then_some(())
 }
 
-/// The unit of a number without one, under a modifier.
+/// The unit of a number without one, for a modifier.
 fn smallest_unit(modifier: i32) -> &'static str {
     let fields = if modifier < 0 { 0 } else { modifier >> 16 & 0x7fff };
     // By PostgreSQL's numbers of fields, the smallest first.
@@ -358,18 +357,18 @@ fn smallest_unit(modifier: i32) -> &'static str {
     units.into_iter().find(|(field, _)| fields & 1 << field != 0).map_or("s", |(_, unit)| unit)
 }
 
-/// Whether a modifier allows minutes and seconds alone, so that `4:05` is minutes.
+/// Whether a modifier allows only minutes and seconds, so that `4:05` is minutes.
 fn is_minute_to_second(modifier: i32) -> bool {
     // PostgreSQL's numbers of the two fields.
     modifier >= 0 && modifier >> 16 & 0x7fff == 1 << 11 | 1 << 12
 }
 
-/// Numbers that no unit has followed yet.
+/// Numbers without a unit so far.
 #[derive(Default)]
 struct Pending(Vec<Number>);
 
 impl Pending {
-    /// Adds the last number as so many of a unit. A number before hours counts days.
+    /// Adds the last number with a unit. A number before hours counts days.
     fn add(&mut self, sum: &mut Sum, said: &mut Fields, unit: &str) -> Option<()> {
         let unit = Unit::called(unit)?;
         let number = self.0.pop()?;
@@ -386,20 +385,20 @@ impl Pending {
     }
 }
 
-/// Whether one sign stands for all fields: in the style of the SQL standard, where it is the only one.
+/// Whether one sign applies to all fields: in the style of the SQL standard, if it is the only one.
 fn is_all_negative(text: &str, style: IntervalStyle) -> bool {
     style == IntervalStyle::SqlStandard
         && text.starts_with('-')
         && !text.split_ascii_whitespace().skip(1).any(|word| word.starts_with(['-', '+']))
 }
 
-/// A list of numbers with units, with a time, a SQL year-month or a bare number among them, which has a unit as well.
+/// A list of numbers with units, which may include a time, a SQL year-month or a bare number.
 fn parse_words(text: &str, modifier: i32, style: IntervalStyle) -> Option<Sum> {
     let is_all_negative = is_all_negative(text, style);
     let bare = smallest_unit(modifier);
     let mut sum = Sum::default();
     let mut pending = Pending::default();
-    // No field is said twice, as in PostgreSQL.
+    // No field may be given twice, as in PostgreSQL.
     let mut said: Fields = 0;
     let mut anything = false;
     for word in text.split_ascii_whitespace() {

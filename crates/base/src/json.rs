@@ -1,11 +1,11 @@
-//! JSON (RFC 8259) as text: what is accepted, and how strings are written.
+//! JSON (RFC 8259) as text: its validation, and the writing of strings.
 //!
-//! Nesting costs no stack.
+//! Nesting uses no stack.
 
 use crate::error::{Error, Result, SqlState};
 use std::fmt::Write;
 
-/// 22P02 unless a text is one JSON value, with blanks around it at most.
+/// 22P02 unless a text is one JSON value, possibly surrounded by blanks.
 pub fn check(text: &str) -> Result<()> {
     let mut reader = Reader { text, place: 0 };
     // The containers that are open.
@@ -73,7 +73,7 @@ struct Reader<'t> {
 }
 
 impl Reader<'_> {
-    /// The next byte that is not blank, on which the reader then stands.
+    /// The next byte that is not blank, which becomes the reader's position.
     fn next_byte(&mut self) -> Option<u8> {
         let bytes = self.text.as_bytes();
         while matches!(bytes.get(self.place), Some(b' ' | b'\t' | b'\n' | b'\r')) {
@@ -82,7 +82,7 @@ impl Reader<'_> {
         bytes.get(self.place).copied()
     }
 
-    /// A key and the colon behind it.
+    /// A key and the colon after it.
     fn key(&mut self, expected: &str) -> Result<()> {
         match self.next_byte() {
             Some(b'"') => self.string()?,
@@ -95,12 +95,12 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A string; the reader stands on its first quote.
+    /// A string; the reader is at its first quote.
     fn string(&mut self) -> Result<()> {
         let start = self.place;
         let bytes = self.text.as_bytes();
         self.place += 1;
-        // Whether the escape before was the first half of a character.
+        // Whether the previous escape was a high surrogate.
         let mut is_high = false;
         loop {
             let Some(byte) = bytes.get(self.place) else {
@@ -123,7 +123,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An escape; the reader stands on its backslash. Whether it is the first half of a character.
+    /// An escape; the reader is at its backslash. Returns whether it is a high surrogate.
     fn escape(&mut self, is_behind_high: bool) -> Result<bool> {
         let rest = &self.text[self.place + 1..];
         let Some(kind) = rest.chars().next() else {
@@ -145,7 +145,7 @@ impl Reader<'_> {
             return Err(invalid("\"\\u\" must be followed by four hexadecimal digits.".to_owned()));
         };
         self.place += 6;
-        match u32::from_str_radix(digits, 16).expect("these are its digits") {
+        match u32::from_str_radix(digits, 16).expect("these are hexadecimal digits") {
             0xd800..0xdc00 if is_behind_high => {
                 Err(invalid("Unicode high surrogate must not follow a high surrogate.".to_owned()))
             }
@@ -179,7 +179,7 @@ impl Reader<'_> {
         &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())]
     }
 
-    /// That something else stands here than what is expected.
+    /// The error that something else was found than expected.
     #[cold]
     fn unexpected(&mut self, expected: &str) -> Error {
         if self.next_byte().is_none() {
@@ -194,7 +194,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a text is a number of JSON: no leading zeros, and digits on both sides of a point.
+/// Whether a text is a JSON number: no leading zeros, and digits on both sides of a point.
 pub fn is_number(text: &str) -> bool {
     fn digits(text: &str) -> (usize, &str) {
         let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -231,7 +231,7 @@ pub fn write_string(text: &str, out: &mut String) {
             '\n' => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
-            '\0'..' ' => write!(out, "\\u{:04x}", character as u32).expect("strings take everything"),
+            '\0'..' ' => write!(out, "\\u{:04x}", character as u32).expect("a write to a string succeeds"),
             other => out.push(other),
         }
     }

@@ -1,6 +1,6 @@
-//! What every layer of FirnDB shares: ids, times, snapshots, SQL types and values, errors with
-//! SQLSTATE, and the only doors to the clock, files, randomness, threads and atomics, so that
-//! tests can own them.
+//! The foundation of all layers of FirnDB: ids, times, snapshots, SQL types and values, and errors with
+//! SQLSTATE. It is also the only access to the clock, files, randomness, threads and atomics, so that tests
+//! can control them.
 //!
 //! Modules in reading order.
 

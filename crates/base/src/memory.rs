@@ -1,4 +1,4 @@
-//! How much memory the process may have, and how much of that is left.
+//! The memory limit of the process, and how much of it is left.
 
 use crate::clock;
 use crate::sync::Ordering;
@@ -7,43 +7,44 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-/// One in so many bytes of what the process may have, and some more, is left for what grows without asking: what is
-/// between two looks, stacks, buffers of the kernel.
+/// One byte in this many of the process's memory limit, and some more, is reserved for memory that grows
+/// without a check: between two checks, for stacks, and for buffers of the kernel.
 const MARGIN: u64 = 16;
 const LEAST_MARGIN: u64 = 128 << 20;
 
-/// With one in so many bytes left beside that, nobody keeps what is freed.
+/// If less than one byte in this many is left in addition, no freed memory is kept.
 const AMPLE: u64 = 8;
 
-/// How often the allocator is asked to give back what it has kept.
+/// The interval at which the allocator is requested to return what it has kept.
 const RELEASED_EVERY: Duration = Duration::from_millis(100);
 
-/// Bytes that the machine has, or the least that a control group around the process allows; `None` where neither can be told.
-/// Asked once.
+/// The memory of the machine in bytes, or the smallest limit of a control group of the process; `None` if
+/// both are unknown. Determined once.
 pub fn of_process() -> Option<u64> {
     static BYTES: OnceLock<Option<u64>> = OnceLock::new();
     *BYTES.get_or_init(find)
 }
 
-/// How much of that is not to be used: see [`left`].
+/// The part of it that must not be used: see [`left`].
 pub fn margin() -> u64 {
     of_process().map_or(0, |bytes| (bytes / MARGIN + LEAST_MARGIN).min(bytes / 4))
 }
 
-/// Bytes of its own that the process may still take until only the [`margin`] is left; less than none if it has taken of that
-/// already, and no end of them where nobody can tell. Asks the operating system, which takes a microsecond.
+/// Bytes that the process may still allocate until only the [`margin`] is left; negative if it has used part
+/// of that already, and the largest number if the limit is unknown. Asks the operating system, which takes a
+/// microsecond.
 pub fn left() -> i64 {
     let Some(most) = of_process() else { return i64::MAX };
     held().map_or(i64::MAX, |held| (most - margin()) as i64 - held as i64)
 }
 
-/// As [`left`], and sees to it that the allocator gives back what is freed when little is left: from then on at once, and if it is
-/// less than `wanted` what it has kept so far as well.
+/// As [`left`]. If little is left, the allocator also returns freed memory to the system: from then on at
+/// once, and if less than `wanted` is left, what it has kept so far as well.
 pub fn left_for(wanted: u64) -> i64 {
     let left = left();
     let Some(release) = RELEASE.get() else { return left };
     let ample = wanted.saturating_add(of_process().map_or(0, |bytes| bytes / AMPLE)) as i64;
-    // Relaxed: who comes late keeps what is freed for a while.
+    // Relaxed: a thread that sees it later keeps freed memory for a while.
     if left >= ample {
         if IS_SHORT.load(Ordering::Relaxed) && left >= 2 * ample && IS_SHORT.swap(false, Ordering::Relaxed) {
             release(Release::Later);
@@ -60,25 +61,26 @@ pub fn left_for(wanted: u64) -> i64 {
     left
 }
 
-/// When memory that was freed goes back to the operating system.
+/// When freed memory is returned to the operating system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Release {
-    /// Now, what the caller's thread can, and from now on as soon as it is freed.
+    /// Now, as far as the caller's thread can, and from now on when it is freed.
     AtOnce,
-    /// When nobody has wanted it for a while.
+    /// When it has not been used for a while.
     Later,
 }
 
-/// What tells the allocator so.
+/// The function that passes this to the allocator.
 static RELEASE: OnceLock<fn(Release)> = OnceLock::new();
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
-/// Says how the allocator of this program is told when to give memory back. Only the first word counts.
+/// Sets the function that controls when the allocator of this program returns memory. Only the first call
+/// counts.
 pub fn set_release(release: fn(Release)) {
     let _ = RELEASE.set(release);
 }
 
-/// Whether that has not been done just now.
+/// Whether the last request was long enough ago.
 fn may_ask_again() -> bool {
     static LAST: Mutex<Option<clock::Instant>> = Mutex::new(None);
     let Some(mut last) = LAST.try_lock() else { return false };
@@ -89,15 +91,15 @@ fn may_ask_again() -> bool {
     true
 }
 
-/// Bytes of pages that the process has to itself: not those of files, which can be read again.
+/// Bytes of pages that only the process has: not pages of files, which can be read again.
 fn held() -> Option<u64> {
     static COUNTS: OnceLock<Option<(File, u64)>> = OnceLock::new();
     if cfg!(miri) {
-        // It would tell Miri's own.
+        // It would be Miri's own.
         return None;
     }
     let open = || {
-        // SAFETY: it only asks.
+        // SAFETY: the call only reads.
         let page_bytes = u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).ok()?;
         Some((File::open("/proc/self/statm").ok()?, page_bytes))
     };
@@ -120,8 +122,9 @@ fn find() -> Option<u64> {
     limits_of_groups(&groups).filter_map(|path| read(&path)?.trim().parse().ok()).chain(machine).min()
 }
 
-/// Where the limits of a process's control groups and of those around them stand, by its `/proc/self/cgroup`: of the second
-/// version's hierarchy, and of the first one's for memory. A file that says `max` limits nothing.
+/// The files with the limits of a process's control groups and of their parents, from its
+/// `/proc/self/cgroup`: of the second version's hierarchy, and of the first one's for memory. A file that
+/// contains `max` sets no limit.
 fn limits_of_groups(groups: &str) -> impl Iterator<Item = String> + '_ {
     groups.lines().flat_map(|line| {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -169,7 +172,7 @@ mod tests {
         let before = held().unwrap();
         let taken = std::hint::black_box(vec![1_u8; BYTES]);
         let after = held().unwrap();
-        // Other tests take and give back some.
+        // Other tests allocate and free some.
         assert!(after > before + BYTES as u64 / 2, "{before} {after}");
         assert!(left() < (of_process().unwrap() - margin()) as i64);
         drop(taken);

@@ -1,12 +1,13 @@
 //! Exact numbers: `unscaled · 10^-scale` with up to 38 digits.
 //!
-//! [`Numeric`] is a number with a scale of its own, not-a-number or an infinity: PostgreSQL's plain `numeric`.
-//! The functions on pairs of `(unscaled, scale)` here are those of columns with one scale, and what both share.
+//! [`Numeric`] is a number with a scale of its own, not-a-number or an infinity: PostgreSQL's plain
+//! `numeric`. The functions on pairs of `(unscaled, scale)` here are for columns with one scale, and for
+//! both. Pairs have no NaN and no infinity.
 //!
-//! Results of arithmetic take PostgreSQL's scales: the larger one for sums, both together for
-//! products, at least 16 significant digits for quotients. Where 38 digits do not suffice for that
-//! many decimals, decimals are rounded away; where they do not suffice for the integer part, it is
-//! an overflow (22003). A sum of that length may be off by one in its last digit. Pairs have no NaN and no infinity.
+//! Results of arithmetic have PostgreSQL's scales: the larger one for sums, the sum of both for products, at
+//! least 16 significant digits for quotients. If 38 digits are not enough for that many decimals, decimals
+//! are rounded away. If they are not enough for the integer part, it is an overflow (22003). A sum of that
+//! length may be off by one in its last digit.
 
 mod arithmetic;
 mod image;
@@ -23,10 +24,10 @@ use crate::error::{Error, Result, SqlState};
 use crate::types::SqlType;
 use std::cmp::Ordering;
 
-/// The most digits.
+/// The largest number of digits.
 pub const MAX_PRECISION: u8 = 38;
 
-/// The digits that a quotient gets at least (PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`).
+/// The least number of significant digits of a quotient (PostgreSQL's `NUMERIC_MIN_SIG_DIGITS`).
 const MIN_SIGNIFICANT_DIGITS: i32 = 16;
 
 /// Powers of ten up to 10^38.
@@ -63,7 +64,7 @@ fn field_overflow(precision: u16, scale: i16) -> Error {
     ))
 }
 
-/// The error for text that is no number.
+/// The error for text that is not a number.
 #[cold]
 fn invalid(text: &str) -> Error {
     Error::new(
@@ -72,7 +73,7 @@ fn invalid(text: &str) -> Error {
     )
 }
 
-/// Changes the scale, rounding half away from zero. `None` if that takes more than 38 digits.
+/// Changes the scale, rounding half away from zero. `None` if the result has more than 38 digits.
 #[inline]
 pub fn rescale(unscaled: i128, from: u8, to: u8) -> Option<i128> {
     match to.cmp(&from) {
@@ -88,7 +89,7 @@ pub fn rescale(unscaled: i128, from: u8, to: u8) -> Option<i128> {
     }
 }
 
-/// Half away from zero. The divisor is positive.
+/// Rounds half away from zero. The divisor is positive.
 #[inline]
 fn divide_rounding(value: i128, divisor: i128) -> i128 {
     let (quotient, rest) = (value / divisor, value % divisor);
@@ -108,10 +109,10 @@ pub fn fit(unscaled: i128, from: u8, precision: u8, scale: u8) -> Result<i128> {
     }
 }
 
-/// Reads a number as it stands: the digits after the point make the scale.
+/// Reads a number as written: the number of digits after the point is the scale.
 pub fn parse(text: &str) -> Result<(i128, u8)> {
     let literal = Literal::read(text)?;
-    // Trailing zeros beyond what 38 digits hold are dropped by rounding, other digits as well.
+    // Trailing zeros beyond 38 digits are dropped by rounding, other digits as well.
     let scale = literal.decimals().clamp(0, i64::from(MAX_PRECISION)) as u8;
     for scale in (0..=scale).rev() {
         if let Some(value) = literal.at_scale(u16::from(scale)) {
@@ -142,8 +143,8 @@ pub fn parse_as(text: &str, precision: u8, scale: u8) -> Result<i128> {
     }
 }
 
-/// The quick way for `[-]digits[.digits]` of up to 18 digits with no more decimals than `scale`;
-/// everything else, mistakes included, takes the long one.
+/// The fast path for `[-]digits[.digits]` of up to 18 digits with no more decimals than `scale`; everything
+/// else, including invalid text, takes the slow one.
 fn parse_short(text: &[u8], scale: u8) -> Option<i128> {
     let (negative, digits) = match text {
         [b'-', digits @ ..] => (true, digits),
@@ -170,7 +171,7 @@ fn parse_short(text: &[u8], scale: u8) -> Option<i128> {
     Some(if negative { -value } else { value })
 }
 
-/// `[±]digits[.digits][e[±]digits]`, taken apart.
+/// `[±]digits[.digits][e[±]digits]`, split into its parts.
 struct Literal<'a> {
     negative: bool,
     whole: &'a [u8],
@@ -214,7 +215,7 @@ impl<'a> Literal<'a> {
                 if unsigned.is_empty() || digits(unsigned) != unsigned.len() {
                     return None;
                 }
-                // Longer exponents all overflow, or vanish, alike.
+                // Longer exponents all overflow, or vanish, in the same way.
                 let size = unsigned
                     .iter()
                     .fold(0i64, |size, digit| (size * 10 + i64::from(digit - b'0')).min(100_000));
@@ -225,15 +226,15 @@ impl<'a> Literal<'a> {
         Some(Literal { negative, whole, fraction, exponent })
     }
 
-    /// How many digits stand after the point.
+    /// The number of digits after the point.
     fn decimals(&self) -> i64 {
         self.fraction.len() as i64 - self.exponent
     }
 
-    /// The value at a scale, rounded half away from zero; `None` if that is more than 38 digits.
+    /// The value at a scale, rounded half away from zero; `None` if it has more than 38 digits.
     fn at_scale(&self, scale: u16) -> Option<i128> {
         let digits = self.whole.len() + self.fraction.len();
-        // How many of the digits count; negative if zeros stand between the point and the first.
+        // The number of digits that count; negative if there are zeros between the point and the first.
         let wanted = digits as i64 - self.decimals() + i64::from(scale);
         let all = self.whole.iter().chain(self.fraction).map(|digit| i128::from(digit - b'0'));
         let mut value: i128 = 0;
@@ -282,7 +283,7 @@ pub fn write(unscaled: i128, scale: u8, out: &mut String) {
     }
 }
 
-/// Drops zeros at the end of the decimals, for plain `numeric`, which has no scale of its own.
+/// Drops trailing zeros of the decimals, for plain `numeric`, which has no scale of its own.
 pub fn without_trailing_zeros(mut unscaled: i128, mut scale: u8) -> (i128, u8) {
     while scale > 0 {
         // Numbers of one word are divided by a multiplication, longer ones by a call.
@@ -302,12 +303,12 @@ pub fn without_trailing_zeros(mut unscaled: i128, mut scale: u8) -> (i128, u8) {
     (unscaled, scale)
 }
 
-/// The scales of `numeric(38, s)` that are shown as quotients are: PostgreSQL gives a quotient
-/// decimals by its size, a column of ours has one scale for all values.
+/// The scales of `numeric(38, s)` that are displayed as quotients: PostgreSQL gives each quotient a scale by
+/// its size, a column of ours has one scale for all values.
 const QUOTIENT_SCALES: [u8; 3] = [17, 19, 20];
 
-/// The type of quotients with up to `whole` digits before the point and no fewer than `scale` behind
-/// it: with room for the decimals that PostgreSQL gives, if 38 digits have it.
+/// The type of quotients with up to `whole` digits before the point and at least `scale` after it. It has
+/// PostgreSQL's number of decimals if 38 digits have room for it.
 pub fn quotient_type(whole: u8, scale: u8) -> SqlType {
     let room = MAX_PRECISION.saturating_sub(whole).max(MIN_SIGNIFICANT_DIGITS as u8);
     let decimals = QUOTIENT_SCALES.into_iter().rev().find(|decimals| *decimals <= room);
@@ -315,13 +316,13 @@ pub fn quotient_type(whole: u8, scale: u8) -> SqlType {
     SqlType::Numeric { precision: MAX_PRECISION, scale: decimals.max(scale.min(room)) }
 }
 
-/// Whether a type is one of quotients, which to users is plain `numeric`.
+/// Whether a type is one of quotients, which users see as plain `numeric`.
 pub fn is_quotient(ty: SqlType) -> bool {
     matches!(ty, SqlType::Numeric { precision: MAX_PRECISION, scale } if QUOTIENT_SCALES.contains(&scale))
 }
 
-/// The digits that are shown of a value of a type: plain `numeric` has no scale of its own and drops
-/// the zeros at the end, a quotient keeps those that make up PostgreSQL's scale.
+/// The digits that are displayed for a value of a type: plain `numeric` has no scale of its own and drops
+/// trailing zeros, a quotient keeps those of PostgreSQL's scale.
 pub fn shown(unscaled: i128, scale: u8, ty: SqlType) -> (i128, u8) {
     match ty {
         SqlType::NUMERIC => without_trailing_zeros(unscaled, scale),
@@ -334,16 +335,16 @@ pub fn shown(unscaled: i128, scale: u8, ty: SqlType) -> (i128, u8) {
     }
 }
 
-/// The decimals that [`divide`] would give to a quotient, as far as the quotient tells.
+/// The decimals that [`divide`] would give to a quotient, as far as they can be derived from the quotient.
 fn quotient_decimals(unscaled: i128, scale: u8) -> u8 {
     let (weight, first) = first_digit((unscaled, u16::from(scale)));
-    // A power of 10,000 is what equal first digits yield.
+    // A power of 10,000 results from equal first digits.
     let exact = first <= 1 && POWERS.contains(&without_trailing_zeros(unscaled.abs(), scale).0);
     let weight = if exact || unscaled == 0 { weight - 1 } else { weight };
     (MIN_SIGNIFICANT_DIGITS - weight * 4).clamp(0, i32::from(MAX_PRECISION)) as u8
 }
 
-/// SQL order of two numbers, whatever their scales.
+/// SQL order of two numbers of any scales.
 pub fn compare(left: (i128, u8), right: (i128, u8)) -> Ordering {
     if left.1 == right.1 {
         return left.0.cmp(&right.0);
@@ -415,7 +416,7 @@ fn wide_product(left: u128, right: u128) -> (u128, u128) {
     (left_high * right_high + (middle >> 64) + (other >> 64), other << 64 | low & HALF)
 }
 
-/// 256 bits by ten, and the rest.
+/// 256 bits divided by ten, with the remainder.
 fn wide_divide_by_ten(high: u128, low: u128) -> (u128, u128, u8) {
     let mut words = [(high >> 64) as u64, high as u64, (low >> 64) as u64, low as u64];
     let mut rest = 0u128;
@@ -456,7 +457,7 @@ fn first_digit((unscaled, scale): (i128, u16)) -> (i32, i128) {
         return (0, 0);
     }
     let magnitude = unscaled.unsigned_abs() as i128;
-    // The exponent of the first decimal digit, then the base-10,000 digit that it falls in.
+    // The exponent of the first decimal digit, then the base-10,000 digit that contains it.
     let exponent = magnitude.ilog10() as i32 - i32::from(scale);
     let weight = exponent.div_euclid(4);
     let shift = weight * 4 + i32::from(scale);
@@ -483,7 +484,7 @@ fn divide_at(left: (i128, u16), right: (i128, u16), scale: u16) -> Option<i128> 
         rest = next;
     }
     let value = if exponent < 0 {
-        // Only when the dividend has many more decimals than wanted.
+        // Only if the dividend has many more decimals than wanted.
         match power_of_ten(-exponent as u32) {
             Some(power) => {
                 let power = power.unsigned_abs();
@@ -498,7 +499,8 @@ fn divide_at(left: (i128, u16), right: (i128, u16), scale: u16) -> Option<i128> 
     Some(if negative { -value } else { value })
 }
 
-/// Quotient and rest of `10 · rest / divisor`. Ten times what is near 10^38 may not fit, so it is added up.
+/// Quotient and remainder of `10 · rest / divisor`. Ten times a number near 10^38 may not fit, so it is
+/// computed by addition.
 fn ten_times(rest: u128, divisor: u128) -> (u128, u128) {
     let (mut digit, mut next) = (0, 0u128);
     for _ in 0..10 {
@@ -511,7 +513,7 @@ fn ten_times(rest: u128, divisor: u128) -> (u128, u128) {
     (digit, next)
 }
 
-/// The rest of the truncated division; it has the sign of the dividend.
+/// The remainder of the truncated division; it has the sign of the dividend.
 pub fn remainder(left: (i128, u8), right: (i128, u8)) -> Result<(i128, u8)> {
     if right.0 == 0 {
         return Err(Error::new(SqlState::DIVISION_BY_ZERO, "division by zero"));
@@ -537,7 +539,7 @@ pub fn remainder(left: (i128, u8), right: (i128, u8)) -> Result<(i128, u8)> {
 
 /// The number as the nearest double.
 pub fn to_f64((unscaled, scale): (i128, u8)) -> f64 {
-    // Both exact below 2^53 and 10^22, so that the one division rounds correctly.
+    // Both are exact below 2^53 and 10^22, so that the one division rounds correctly.
     if unscaled.unsigned_abs() <= 1 << 53 && scale <= 22 {
         return unscaled as f64 / POWERS[usize::from(scale)] as f64;
     }
@@ -546,7 +548,7 @@ pub fn to_f64((unscaled, scale): (i128, u8)) -> f64 {
     text.parse().expect("numbers that we write are floats")
 }
 
-/// A double as a numeric, by its 15 digits that are sure (6 for real), as PostgreSQL casts.
+/// A double as a numeric, with its 15 certain digits (6 for real), as PostgreSQL casts.
 pub fn from_f64(value: f64, digits: usize) -> Result<(i128, u8)> {
     if !value.is_finite() {
         return Err(Error::new(
@@ -564,7 +566,7 @@ fn checked(value: i128) -> Option<i128> {
     (value.unsigned_abs() < POWERS[38].unsigned_abs()).then_some(value)
 }
 
-/// The result at the largest scale that leaves room for it.
+/// The result at the largest scale at which it fits.
 #[inline]
 fn shrinking(scale: u8, at: impl Fn(u8) -> Option<i128>) -> Result<(i128, u8)> {
     if let Some(value) = at(scale) {

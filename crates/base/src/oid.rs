@@ -1,4 +1,4 @@
-//! PostgreSQL's numbers for our types, as its wire and its catalogs show them.
+//! PostgreSQL's numbers for our types, as its wire protocol and its catalogs have them.
 
 use crate::types::SqlType;
 
@@ -78,9 +78,9 @@ impl SqlType {
         }
     }
 
-    /// The type of that row in `pg_type`; `None` for types we do not have. The types of PostgreSQL's
-    /// own catalogs stand for what they hold: `name`, `"char"` and `unknown` for text, `oid` and the
-    /// `reg…` types for integer.
+    /// The type of that row in `pg_type`; `None` for types that are not supported. The types of PostgreSQL's
+    /// own catalogs become the types of their contents: `name`, `"char"` and `unknown` text, `oid` and the
+    /// `reg…` types integer.
     pub fn from_oid(oid: u32, typmod: i32) -> Option<SqlType> {
         let modifier = typmod - HEADER;
         Some(match oid {

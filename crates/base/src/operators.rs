@@ -1,9 +1,9 @@
-//! Comparison and arithmetic on values, with PostgreSQL's result types and errors. Nothing is
-//! allocated for types of fixed width.
+//! Comparison and arithmetic on values, with PostgreSQL's result types and errors. Types of fixed width need
+//! no allocation.
 //!
-//! Operands of different numeric types meet at the wider one: smallint, integer, bigint, numeric,
-//! double (real only with real). NULL in, NULL out. Moments compare with moments of their own type;
-//! the binder casts first where types differ.
+//! Operands of different numeric types are converted to the wider one: smallint, integer, bigint, numeric,
+//! double (real only with real). The result is NULL if an operand is. Dates and timestamps are compared with
+//! values of their own type; the binder casts first if types differ.
 
 use crate::coerce::{as_f64, as_numeric};
 use crate::datetime::{
@@ -18,9 +18,9 @@ use crate::value::{Interval, Value};
 use std::cmp::Ordering;
 
 impl Value {
-    /// SQL order; `None` if either is NULL. NaN equals itself and is larger than every number.
-    /// Strings compare by bytes; for char(n) see [`compare_blank_padded`]. Panics on types that the
-    /// binder never lets meet.
+    /// SQL order; `None` if either is NULL. NaN equals itself and is larger than every number. Strings
+    /// compare by bytes; for char(n) see [`compare_blank_padded`]. Panics on types that the binder never
+    /// combines.
     pub fn compare(&self, other: &Value) -> Option<Ordering> {
         Some(match (self, other) {
             (Value::Null, _) | (_, Value::Null) => return None,
@@ -45,7 +45,7 @@ impl Value {
     }
 }
 
-/// The order of two char(n) values: blanks at the end do not count.
+/// The order of two char(n) values: trailing blanks are ignored.
 pub fn compare_blank_padded(left: &str, right: &str) -> Ordering {
     left.trim_end_matches(' ').cmp(right.trim_end_matches(' '))
 }
@@ -75,7 +75,7 @@ fn compare_numbers(left: &Value, right: &Value) -> Option<Ordering> {
     Some(compare_floats(as_f64(left)?, as_f64(right)?))
 }
 
-/// A whole number or numeric of either kind.
+/// An integer, or a numeric of either kind.
 fn as_number(value: &Value) -> Option<Numeric> {
     match value {
         Value::Number(value) => Some(*value),
@@ -92,7 +92,7 @@ fn as_integer(value: &Value) -> Option<i64> {
     }
 }
 
-/// Two numbers brought to one type.
+/// Two numbers converted to one type.
 enum Pair {
     SmallInt(i16, i16),
     Integer(i32, i32),
@@ -154,7 +154,7 @@ fn no_operator(operator: &str, left: &Value, right: &Value) -> Error {
     )
 }
 
-/// A float result: infinite only if an operand was.
+/// A float result, which may be infinite only if an operand was.
 fn finite(result: f64, left: f64, right: f64) -> Result<f64> {
     if result.is_infinite() && left.is_finite() && right.is_finite() {
         return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "value out of range: overflow"));
@@ -162,8 +162,8 @@ fn finite(result: f64, left: f64, right: f64) -> Result<f64> {
     Ok(one_nan(result))
 }
 
-/// The float, or the NaN without a sign for any: processors make one with a sign of `Infinity - Infinity`, and what orders floats by
-/// their bits takes only the other for the largest.
+/// The float, or the NaN without a sign for any NaN. Processors return one with a sign for `Infinity -
+/// Infinity`, and orders of floats by their bits put only the other one last.
 pub fn one_nan(value: f64) -> f64 {
     if value.is_nan() { f64::NAN } else { value }
 }
@@ -190,7 +190,7 @@ fn exact((unscaled, scale): (i128, u8)) -> Value {
     Value::Numeric { unscaled, scale }
 }
 
-/// `left + right`: numbers, date + integer, moment or time + interval, interval + interval, date + time.
+/// `left + right`: numbers, date + integer, timestamp or time + interval, interval + interval, date + time.
 pub fn add(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value> {
     match Pair::of(left, right) {
         Some(Pair::SmallInt(a, b)) => {
@@ -210,13 +210,13 @@ pub fn add(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value>
     }
 }
 
-/// Sums with a date, a time or an interval in them.
+/// Sums with a date, a time or an interval.
 fn add_time(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value> {
     Ok(match (left, right) {
         (Value::Null, _) | (_, Value::Null) => Value::Null,
         (Value::Date(days), number @ (Value::Integer(_) | Value::SmallInt(_)))
         | (number @ (Value::Integer(_) | Value::SmallInt(_)), Value::Date(days)) => {
-            let number = as_integer(number).expect("matched as one");
+            let number = as_integer(number).expect("the pattern matches integers");
             Value::Date(move_date(*days, number)?)
         }
         (Value::Date(days), Value::Interval(interval)) | (Value::Interval(interval), Value::Date(days)) => {
@@ -244,7 +244,7 @@ fn add_time(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value
     })
 }
 
-/// `left - right`: numbers, dates (in days), moments (an interval), and back by an interval.
+/// `left - right`: numbers, dates (in days), timestamps (an interval), and values minus an interval.
 pub fn subtract(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value> {
     match Pair::of(left, right) {
         Some(Pair::SmallInt(a, b)) => {
@@ -264,12 +264,12 @@ pub fn subtract(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<V
     }
 }
 
-/// Differences with a date, a time or an interval in them.
+/// Differences with a date, a time or an interval.
 fn subtract_time(left: &Value, right: &Value, zone: &TimeZoneSetting) -> Result<Value> {
     Ok(match (left, right) {
         (Value::Null, _) | (_, Value::Null) => Value::Null,
         (Value::Date(days), number @ (Value::Integer(_) | Value::SmallInt(_))) => {
-            let number = as_integer(number).expect("matched as one");
+            let number = as_integer(number).expect("the pattern matches integers");
             Value::Date(move_date(*days, -number)?)
         }
         (Value::Date(left), Value::Date(right)) => Value::Integer(days_between(*left, *right)?),
@@ -382,7 +382,7 @@ pub fn negate(value: &Value) -> Result<Value> {
     })
 }
 
-/// A date so many days later.
+/// A date plus a number of days.
 pub fn move_date(days: i32, by: i64) -> Result<i32> {
     if is_finite_date(days) { check_date(i64::from(days) + by) } else { Ok(days) }
 }
@@ -390,14 +390,13 @@ pub fn move_date(days: i32, by: i64) -> Result<i32> {
 /// The days from one date to another.
 pub fn days_between(left: i32, right: i32) -> Result<i32> {
     match is_finite_date(left) && is_finite_date(right) {
-        // Both lie in PostgreSQL's range of dates, which is smaller than an i32.
+        // Both are in PostgreSQL's range of dates, which is smaller than an i32.
         true => Ok(left - right),
         false => Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite dates")),
     }
 }
 
-/// A timestamp moved by an interval: months first (the day cut to the month's last), then days, then
-/// time.
+/// A timestamp plus an interval: months first (the day limited to the month's last), then days, then time.
 pub fn shift(moment: i64, interval: &Interval) -> Result<i64> {
     if !is_finite(moment) {
         return Ok(moment);
@@ -406,13 +405,13 @@ pub fn shift(moment: i64, interval: &Interval) -> Result<i64> {
     check_timestamp(moment.checked_add(interval.microseconds()))
 }
 
-/// A moment moved by an interval, months and days by the clocks of `zone`.
+/// A timestamp plus an interval, with months and days in the local time of `zone`.
 pub fn shift_in_zone(moment: i64, interval: &Interval, zone: &TimeZoneSetting) -> Result<i64> {
     if !is_finite(moment) {
         return Ok(moment);
     }
     let mut moment = moment;
-    // Each of both ends at a moment, which decides between times that the clocks skip or show twice.
+    // Each step ends at a timestamp, which decides between local times that are skipped or occur twice.
     let months = Interval { months: interval.months, ..Interval::default() };
     let days = Interval { days: interval.days, ..Interval::default() };
     for part in [months, days] {
@@ -440,7 +439,7 @@ fn add_months_and_days(moment: i64, interval: &Interval) -> Result<i64> {
     check_timestamp(midnight.and_then(|midnight| midnight.checked_add(moment.rem_euclid(MICROS_PER_DAY))))
 }
 
-/// The time between two moments, in days and time.
+/// The difference of two timestamps, in days and time.
 pub fn span(left: i64, right: i64) -> Result<Interval> {
     if !is_finite(left) || !is_finite(right) {
         return Err(Error::new(SqlState::DATETIME_FIELD_OVERFLOW, "cannot subtract infinite timestamps"));
@@ -459,12 +458,12 @@ mod tests {
     use crate::text;
     use crate::text_style::TextStyle;
 
-    /// `operand operator operand`, each written as `text::type`, through our operators.
+    /// `operand operator operand`, each written as `text::type`, computed by our operators.
     fn evaluate(left: (&str, SqlType), operator: char, right: (&str, SqlType)) -> String {
         let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
         let style = TextStyle::in_zone(zone);
         let read = |(text, ty): (&str, SqlType)| match ty {
-            // As a literal: with the scale it is written in.
+            // As a literal: with the scale as written.
             SqlType::NUMERIC => {
                 let (unscaled, scale) = numeric::parse(text).unwrap();
                 Value::Numeric { unscaled, scale }
@@ -535,10 +534,10 @@ mod tests {
         let nan = Value::Double(f64::NAN);
         let less = subtract(&endless, &endless, &zone);
         for computed in [less, multiply(&endless, &Value::Double(0.0)), negate(&nan)] {
-            let Ok(Value::Double(value)) = computed else { panic!("{computed:?} is no double") };
+            let Ok(Value::Double(value)) = computed else { panic!("{computed:?} is not a double") };
             assert_eq!(value.to_bits(), f64::NAN.to_bits());
         }
-        let Ok(Value::Double(zero)) = negate(&Value::Double(0.0)) else { panic!("it is a double") };
+        let Ok(Value::Double(zero)) = negate(&Value::Double(0.0)) else { panic!("the result is a double") };
         assert!(zero == 0.0 && zero.is_sign_negative());
     }
 

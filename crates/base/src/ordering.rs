@@ -1,7 +1,7 @@
-//! Order, equality and hash of values by their representation, as indexes, joins and sorts have them.
+//! Order, equality and hash of values by their representation, as in indexes, joins and sorts.
 //!
-//! [`Value::compare`] orders values by what they are alone. That does not suffice for padded text, where blanks at
-//! the end do not count, nor for arrays of it.
+//! [`Value::compare`] orders values without their type. That is not sufficient for padded text, in which
+//! trailing blanks are ignored, nor for arrays of it.
 
 use crate::operators::compare_blank_padded;
 use crate::representation::Representation;

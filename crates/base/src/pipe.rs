@@ -1,8 +1,9 @@
-//! Files that may keep silent, named pipes above all: who waits for one looks up now and then, so that he can be told to go.
+//! Files that may block for any time, above all named pipes: a thread that waits for one checks regularly
+//! whether to stop.
 //!
-//! To open a pipe waits for its other end, to read it for bytes and to write to it for room, each for as long as it takes. So they are opened
-//! without waiting, and waited for in turns by `poll(2)`. A pipe that nobody has opened for writing yet is one that has not ended: on
-//! Linux, `poll` tells the one from the other, `read` does not.
+//! Opening a pipe waits for its other end, a read waits for bytes and a write for room, each without a limit.
+//! So they are opened without blocking, and waited for in turns by `poll(2)`. A pipe that has not been opened
+//! for writing yet has not ended: on Linux, `poll` distinguishes the two cases, `read` does not.
 
 use crate::clock;
 use std::fs::{File, OpenOptions};
@@ -12,20 +13,21 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a turn of waiting is.
+/// The length of a turn of waiting.
 const TURN: Duration = Duration::from_millis(50);
 
-/// Opens a file for reading without waiting for who may write to it. What is no regular file is to be read by a [`Pipe`].
+/// Opens a file for reading without waiting for a writer. A file that is not regular must be read by a
+/// [`Pipe`].
 pub fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)
 }
 
-/// Opens what is there to write to, and is no regular file. Where that is a pipe, waits for who reads it.
+/// Opens an existing file that is not regular for writing. If it is a pipe, waits for a reader.
 pub fn open_to_write<S: Fn() -> bool>(path: &Path, stops: S) -> io::Result<Pipe<S>> {
     loop {
         match OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path) {
             Err(error) if error.raw_os_error() == Some(libc::ENXIO) && is_pipe(path)? => {
-                // Nobody reads it yet, for which one cannot wait but so.
+                // There is no reader yet; the only way to wait for one is to try again.
                 go_on(&stops)?;
                 clock::sleep(TURN);
             }
@@ -38,7 +40,7 @@ fn is_pipe(path: &Path) -> io::Result<bool> {
     Ok(path.metadata()?.file_type().is_fifo())
 }
 
-/// A file that was opened so.
+/// A file that was opened in this way.
 pub struct Pipe<S> {
     file: File,
     stops: S,
@@ -47,25 +49,25 @@ pub struct Pipe<S> {
 
 fn go_on(stops: &impl Fn() -> bool) -> io::Result<()> {
     match stops() {
-        // Not as one that was interrupted: who tries again after that would not hear of it.
-        true => Err(io::Error::other("nobody waits for it any more")),
+        // Not as an interrupted call: a caller that tries again after that would not see it.
+        true => Err(io::Error::other("the wait was cancelled")),
         false => Ok(()),
     }
 }
 
 impl<S: Fn() -> bool> Pipe<S> {
-    /// Whoever waits asks `stops` now and then whether to give up. If so, reading fails.
+    /// A waiting thread calls `stops` regularly to check whether to give up. In that case reading fails.
     pub fn new(file: File, stops: S) -> Pipe<S> {
         Pipe { file, stops, tells_silence: false }
     }
 
-    /// Reading fails as well, with [`io::ErrorKind::WouldBlock`], when nothing has come for a turn: whoever reads may have
-    /// something to do before he waits on.
+    /// Makes reading fail as well, with [`io::ErrorKind::WouldBlock`], if no bytes have arrived for a turn:
+    /// the reader may have other work to do before it continues to wait.
     pub fn telling_silence(self) -> Pipe<S> {
         Pipe { tells_silence: true, ..self }
     }
 
-    /// Waits for bytes or room, the end of the other side included, and then does something to the file.
+    /// Waits for bytes or room, or for the end of the other side, and then calls `work` with the file.
     fn when<T>(
         &mut self,
         events: libc::c_short,
@@ -80,22 +82,23 @@ impl<S: Fn() -> bool> Pipe<S> {
                 }
             }
             match work(&mut self.file) {
-                // Somebody else was quicker.
+                // Another thread was first.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
         }
     }
 
-    /// Waits until something has happened, or a turn is over.
+    /// Waits until an event has occurred, or a turn is over.
     fn wait(&self, events: libc::c_short) -> io::Result<bool> {
         let mut asked = libc::pollfd { fd: self.file.as_raw_fd(), events, revents: 0 };
-        // SAFETY: the call reads and writes this one element, which outlives it, and the file is open as long as `self` is.
+        // SAFETY: the call reads and writes this one element, which outlives it, and the file is open as long
+        // as `self` exists.
         let ready = unsafe { libc::poll(&raw mut asked, 1, TURN.as_millis() as libc::c_int) };
         match ready {
             0.. => Ok(ready > 0),
             _ => match io::Error::last_os_error() {
-                // By a signal.
+                // Interrupted by a signal.
                 error if error.kind() == io::ErrorKind::Interrupted => Ok(false),
                 error => Err(error),
             },
@@ -128,7 +131,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn who_waits_for_a_silent_pipe_can_be_told_to_go() {
+    fn a_wait_for_a_silent_pipe_can_be_cancelled() {
         if cfg!(miri) {
             return;
         }
@@ -148,11 +151,11 @@ mod tests {
         assert_eq!(pipe.read_to_end(&mut rest).unwrap_err().kind(), io::ErrorKind::Other);
         assert_eq!(turns.get(), 4);
         turns.set(0);
-        // Nor is there room for ever.
+        // Nor is there unlimited room.
         turns.set(0);
         assert_eq!(pipe.write_all(&[0; 16 << 20]).unwrap_err().kind(), io::ErrorKind::Other);
         turns.set(0);
-        // Who likes is told that nothing has come.
+        // On request an idle turn is reported.
         let mut pipe = pipe.telling_silence();
         assert_eq!(pipe.read(&mut read).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         theirs.write_all(b"d").unwrap();

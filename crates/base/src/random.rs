@@ -1,13 +1,14 @@
-//! The door to randomness: a small generator with a seed that tests can print and repeat.
+//! Access to randomness: a small generator with a seed that tests can print and repeat.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// xoshiro256++ (Blackman and Vigna, 2019): quick, and good enough for everything but secrets.
+/// xoshiro256++ (Blackman and Vigna, "Scrambled Linear Pseudorandom Number Generators", 2019): fast, and good
+/// enough for everything but secrets.
 #[derive(Clone, Debug)]
 pub struct Random([u64; 4]);
 
 impl Random {
-    /// The generator that always yields the same sequence for `seed`.
+    /// The generator that always returns the same sequence for `seed`.
     pub fn seeded(seed: u64) -> Random {
         // SplitMix64 spreads the seed over the state, as the authors advise.
         let mut state = seed;
@@ -37,8 +38,8 @@ impl Random {
         result
     }
 
-    /// A number in `low..=high`, each as likely as the others but for a bias below 2^-32 over
-    /// ranges of up to 2^32.
+    /// A number in `low..=high`, uniformly distributed except for a bias below 2^-32 over ranges of up to
+    /// 2^32.
     #[inline]
     pub fn uniform(&mut self, low: i64, high: i64) -> i64 {
         debug_assert!(low <= high);
@@ -60,7 +61,7 @@ pub fn secret_bytes<const LENGTH: usize>() -> [u8; LENGTH] {
     while filled < LENGTH {
         // SAFETY: the pointer and length describe the unfilled rest of `bytes`.
         let got = unsafe { libc::getrandom(bytes[filled..].as_mut_ptr().cast(), LENGTH - filled, 0) };
-        assert!(got > 0, "the operating system gives no random bytes");
+        assert!(got > 0, "the operating system returns no random bytes");
         filled += got as usize;
     }
     bytes

@@ -1,8 +1,8 @@
-//! Representations: how the values of a type lie in vectors, blocks and Arrow.
+//! Representations: the layout of the values of a type in vectors, blocks and Arrow.
 //!
-//! A type says what a value means; a representation says what its bits are. Several types share one
-//! representation (`oid`, `regclass` and `xid` are all 32-bit unsigned numbers), and one type may
-//! have several: `numeric(12,2)` is a [`Representation::Decimal`], plain `numeric` is a
+//! A type is the meaning of a value; a representation is the meaning of its bits. Several types share one
+//! representation (`oid`, `regclass` and `xid` are all 32-bit unsigned numbers), and one type may have
+//! several: `numeric(12,2)` is a [`Representation::Decimal`], plain `numeric` is a
 //! [`Representation::Numeric`], whose values have scales of their own.
 //!
 //! | representation | in a block | Arrow |
@@ -28,7 +28,7 @@ use crate::types::{SqlType, Width};
 use crate::value::Cell;
 use std::fmt;
 
-/// How values lie in memory.
+/// The memory layout of values.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Representation {
     /// One bit.
@@ -56,7 +56,7 @@ pub enum Representation {
     Numeric,
     /// UTF-8, ordered by its bytes.
     Text,
-    /// UTF-8, ordered by its bytes without the blanks at its end: `character(n)`.
+    /// UTF-8, ordered by its bytes without trailing blanks: `character(n)`.
     PaddedText,
     /// Bytes.
     Bytes,
@@ -80,7 +80,7 @@ pub enum Representation {
 }
 
 impl Representation {
-    /// How values lie in a block.
+    /// The layout of values in a block.
     pub fn width(self) -> Width {
         match self {
             Representation::Boolean => Width::Bit,
@@ -109,13 +109,13 @@ impl Representation {
         matches!(self, Representation::Text | Representation::PaddedText)
     }
 
-    /// Whether what a block holds of a value is an image of it: bytes whose order and equality are not those of the value.
+    /// Whether a block holds an image of a value: bytes whose order and equality are not those of the value.
     pub fn is_image(self) -> bool {
         matches!(self, Representation::Numeric | Representation::List(_) | Representation::Record)
     }
 
-    /// Whether bytes are what a value of a representation without a fixed width is: characters where those are due, and images where
-    /// those are. A caller that receives such bytes from outside checks them; cells are not checked again.
+    /// Whether bytes are valid for a representation without a fixed width: UTF-8 for strings, and an image
+    /// for images. A caller that receives such bytes from outside checks them; cells are not checked again.
     pub fn admits_bytes(self, bytes: &[u8]) -> bool {
         match self {
             Representation::Text | Representation::PaddedText => std::str::from_utf8(bytes).is_ok(),
@@ -132,8 +132,9 @@ impl Representation {
         }
     }
 
-    /// Whether two values are equal exactly if their bits are. It is false of numerics (1.0 and 1.00), intervals
-    /// (`1 mon` and `30 days`), padded text, floats (zeros of both signs) and of what is made of these.
+    /// Whether two values are equal exactly if their bits are. It is false for numerics (1.0 and 1.00),
+    /// intervals (`1 mon` and `30 days`), padded text, floats (zeros of both signs) and lists and records of
+    /// these.
     pub fn equality_is_of_bits(self) -> bool {
         match self {
             Representation::Numeric
@@ -169,12 +170,12 @@ impl Representation {
             Representation::Interval => &Representation::Interval,
             Representation::Uuid => &Representation::Uuid,
             Representation::Record => &Representation::Record,
-            Representation::List(_) => panic!("a list has no lists as elements"),
+            Representation::List(_) => panic!("the elements of a list are not lists"),
         })
     }
 }
 
-/// The names of representations without parameters, as catalogs and files keep them.
+/// The names of representations without parameters, as stored in catalogs and files.
 const NAMES: [(Representation, &str); 18] = [
     (Representation::Boolean, "boolean"),
     (Representation::Int16, "int16"),
@@ -197,13 +198,14 @@ const NAMES: [(Representation, &str); 18] = [
 ];
 
 impl fmt::Display for Representation {
-    /// The name that catalogs and files keep: `int32`, `decimal(12,2)`, `list(int32)`.
+    /// The name stored in catalogs and files: `int32`, `decimal(12,2)`, `list(int32)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Representation::Decimal { precision, scale } => write!(f, "decimal({precision},{scale})"),
             Representation::List(element) => write!(f, "list({element})"),
             other => {
-                let (_, name) = NAMES.iter().find(|(named, _)| named == other).expect("all are named");
+                let (_, name) =
+                    NAMES.iter().find(|(named, _)| named == other).expect("every representation has a name");
                 f.write_str(name)
             }
         }
@@ -262,10 +264,10 @@ mod tests {
         let array = crate::ArrayValue::from(vec![crate::Value::Text("ü".to_owned())]);
         let image = array.image(Representation::Text);
         assert!(texts.admits_bytes(&image));
-        assert!(!texts.admits_bytes(&image[..image.len() - 1]), "an element is cut");
+        assert!(!texts.admits_bytes(&image[..image.len() - 1]), "an element is truncated");
         let mut torn = image.clone();
         *torn.last_mut().expect("it has bytes") = b'a';
-        assert!(!texts.admits_bytes(&torn), "an element is no UTF-8");
+        assert!(!texts.admits_bytes(&torn), "an element is not UTF-8");
         assert!(Representation::Numeric.admits_bytes(&[2, 0, 5]));
         assert!(!Representation::Numeric.admits_bytes(&[2]));
         assert!(!Representation::Text.admits_bytes(&[0xff]) && Representation::Bytes.admits_bytes(&[0xff]));

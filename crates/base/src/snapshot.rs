@@ -1,22 +1,23 @@
 //! Times, stamps, and the one predicate that decides what a snapshot sees.
 //!
-//! One counter numbers commits. A [`Stamp`] on a version is either such a commit time or, while
-//! its writer runs, the writer's transaction id; ids have the highest bit set, so that an
-//! uncommitted stamp is later than every read time (seed 000 §2.2.1).
+//! One counter numbers commits. A [`Stamp`] on a version is either such a commit time or, while its writer
+//! runs, the writer's transaction id. Ids have the highest bit set, so that an uncommitted stamp is later
+//! than every read time. See Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in
+//! Main-Memory Database Systems", TU München 2016, section 2.2.1.
 
 const UNCOMMITTED: u64 = 1 << 63;
 
-/// A commit time, or the time a snapshot reads at. 0 is before every commit.
+/// A commit time, or the read time of a snapshot. 0 is before every commit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// After every commit: whoever reads at it sees all that is committed.
+    /// After every commit: a snapshot with this read time sees everything committed.
     pub const LATEST: Time = Time(UNCOMMITTED - 1);
 }
 
-/// What an undo record carries: the commit time of the change it undoes, or the id of the
-/// transaction that has not yet committed it.
+/// The stamp of an undo record: the commit time of the change it undoes, or the id of the transaction that
+/// has not yet committed it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stamp(u64);
 
@@ -60,7 +61,7 @@ impl Stamp {
     }
 }
 
-/// All that is needed to judge visibility: the time read at, and whose own changes count.
+/// All that is needed to judge visibility: the read time, and the transaction whose own changes are visible.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Snapshot {
     /// Changes committed at or before this time are seen.
@@ -69,7 +70,7 @@ pub struct Snapshot {
     pub owner: Stamp,
 }
 
-/// Whether `snapshot` sees the change that bears `stamp`.
+/// Whether `snapshot` sees the change with this stamp.
 #[inline]
 pub fn visible(stamp: Stamp, snapshot: Snapshot) -> bool {
     stamp.0 <= snapshot.read_time.0 || stamp == snapshot.owner

@@ -1,20 +1,22 @@
-//! Stacks for work whose recursion is as deep as a statement is.
+//! Stacks for work whose recursion is as deep as a statement is nested.
 //!
-//! Trees of statements, plans and expressions are walked, copied, printed and dropped by recursion. The parser limits
-//! how deep they are; this module gives the thread that handles a deep one a stack on which the deepest fits.
+//! Trees of statements, plans and expressions are walked, copied, printed and dropped by recursion. The
+//! parser limits their depth; this module gives the thread that processes a deep one a stack of sufficient
+//! size.
 //!
 //! ```text
 //! syntax trees, plans, compiled expressions   with_room_for_tree, Tree    TREE_MARGIN bytes are free
 //! binding, optimising                         with_room                   MARGIN bytes are free
 //! ```
-//! Where the bytes are not free on the present stack the work gets one of ROOM bytes.
+//! If the bytes are not free on the present stack, the work gets one of ROOM bytes.
 //!
-//! Invariant: to copy, compare, print, evaluate or drop the deepest tree that the parser accepts takes less than TREE_MARGIN
-//! bytes. The tests of the limits in the session crate run statements of that depth on threads with small stacks.
+//! Invariant: to copy, compare, print, evaluate or drop the deepest tree that the parser accepts takes less
+//! than TREE_MARGIN bytes. The tests of the limits in the session crate run statements of that depth on
+//! threads with small stacks.
 
 use std::ops::Deref;
 
-/// Trees up to this depth are handled on any stack.
+/// Trees up to this depth are processed on any stack.
 pub const SHALLOW: u32 = 40;
 
 /// Free stack that work on a deep tree can rely on.
@@ -23,10 +25,10 @@ const MARGIN: usize = 64 << 20;
 /// Free stack that walks over one tree can rely on. The stacks that the standard library gives to threads, of 2 MiB, have it.
 const TREE_MARGIN: usize = 3 << 19;
 
-/// Size of a new stack. Memory is taken only as far as it is touched.
+/// Size of a new stack. Only pages that are touched take memory.
 const ROOM: usize = 2 * MARGIN;
 
-/// Stack of threads that work for a statement: what runs there never moves to another stack.
+/// Stack size of threads that work for a statement: their work never moves to another stack.
 pub const WORKER_BYTES: usize = MARGIN;
 
 /// Runs `work` with room for the deepest trees.
@@ -43,7 +45,8 @@ pub fn with_room_for<T>(depth: u32, work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs `work` with room for walks over one tree: on the present stack if it has some, as usual stacks of threads do.
+/// Runs `work` with room for walks over one tree: on the present stack if there is room, as on usual stacks
+/// of threads.
 #[inline]
 pub fn with_room_for_tree<T>(work: impl FnOnce() -> T) -> T {
     stacker::maybe_grow(TREE_MARGIN, ROOM, work)
@@ -68,7 +71,7 @@ impl<T> Deref for Tree<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        self.value.as_ref().expect("it is there until it is dropped")
+        self.value.as_ref().expect("the value exists until it is dropped")
     }
 }
 

@@ -1,7 +1,7 @@
-//! The door to atomics and locks.
+//! Access to atomics and locks.
 //!
-//! With the feature `models`, which only tests turn on, they are those of [`modelled`]: the same, but a
-//! model checker says who goes on between one step and the next
+//! With the feature `models`, which only tests enable, they are those of [`modelled`]: the same, but a model
+//! checker chooses which task continues between one step and the next
 //! (docs/decisions/0013-models-run-the-engine.md).
 
 #[cfg(feature = "models")]
@@ -23,16 +23,17 @@ pub use std::sync::atomic::{
 pub use std::sync::atomic::{Ordering, fence};
 pub use std::sync::{Arc, Weak, mpsc};
 
-/// Locks that models do not see: of statics, which are the process's and outlive a model. Several models may run in it at
-/// once, and who waits in one of them is not woken by another's task. While such a lock is held nothing else of this door is used.
+/// Locks that models do not control: those of statics, which belong to the process and outlive a model.
+/// Several models may run in the process at once, and a task that waits in one of them is not woken by a task
+/// of another. While such a lock is held, nothing else of this module is used.
 pub mod unmodelled {
     pub use parking_lot::{Condvar, Mutex, MutexGuard};
     pub use std::sync::OnceLock;
     pub use std::sync::atomic::AtomicBool;
 }
 
-/// On cache lines of its own: what many threads read and what one of them writes do not disturb each other. Two lines, since processors
-/// fetch them in pairs.
+/// A value on cache lines of its own: reads of it by many threads and writes to its neighbours do not disturb
+/// each other. It uses two lines, since processors fetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Apart<T>(pub T);
@@ -46,8 +47,8 @@ impl<T> std::ops::Deref for Apart<T> {
     }
 }
 
-/// Several of the same, each on cache lines of its own: threads that write all the time each write to one of them, and who wants to
-/// know looks at all.
+/// Several values of one kind, each on cache lines of its own. Threads that write often each write to one of
+/// them; a thread that needs the total reads all.
 #[derive(Debug, Default)]
 pub struct Spread<T>([Apart<T>; SPREAD_OVER]);
 
@@ -55,7 +56,7 @@ pub struct Spread<T>([Apart<T>; SPREAD_OVER]);
 const SPREAD_OVER: usize = 16;
 
 impl<T> Spread<T> {
-    /// The one for whoever has that number.
+    /// The value for a number.
     #[inline]
     pub fn of(&self, number: u64) -> &T {
         &self.0[number as usize % SPREAD_OVER]
@@ -67,22 +68,23 @@ impl<T> Spread<T> {
     }
 }
 
-/// A lock for sections of about a microsecond that many threads come to at once. Who finds it taken looks again for a while
-/// before it sleeps: to wake a thread takes tens of microseconds, in which all others would come to wait as well, and then
-/// each of them would be woken. There are never more who look than can run beside the one that has the lock.
+/// A lock for sections of about a microsecond that many threads enter at the same time. A thread that finds
+/// it taken spins for a while before it sleeps. To wake a thread takes tens of microseconds. Meanwhile all
+/// others would begin to wait as well, and each of them would have to be woken. The number of spinning
+/// threads is limited to the cores beside that of the holder.
 #[derive(Debug, Default)]
 pub struct ShortMutex<T> {
     mutex: Apart<Mutex<T>>,
-    /// Those who look.
+    /// The number of spinning threads.
     #[cfg(not(feature = "models"))]
     looking: Apart<AtomicUsize>,
 }
 
-/// How long a thread looks before it sleeps: longer than it takes to wake another.
+/// How long a thread spins before it sleeps: longer than it takes to wake another.
 #[cfg(not(feature = "models"))]
 const LOOKED_FOR: std::time::Duration = std::time::Duration::from_micros(100);
 
-/// Between two looks it pauses so often at most.
+/// The largest number of pauses between two attempts.
 #[cfg(not(feature = "models"))]
 const LONGEST_PAUSE: u32 = 16;
 
@@ -104,12 +106,12 @@ impl<T> ShortMutex<T> {
     pub fn lock(&self) -> ShortMutexGuard<'_, T> {
         match self.mutex.try_lock() {
             Some(guard) => guard,
-            None => self.wait(|| false).expect("nothing else is to be done"),
+            None => self.wait(|| false).expect("the wait is not interrupted"),
         }
     }
 
-    /// Waits for the lock, or until there is something else to do: then `None`. Who sleeps is not asked: after a while, or at once if no
-    /// core is free to look.
+    /// Waits for the lock, or until `else_to_do` returns true; then returns `None`. It is not called while
+    /// the thread sleeps, which is after a while, or at once if no core is free for spinning.
     #[inline]
     pub fn lock_or(&self, else_to_do: impl FnMut() -> bool) -> Option<ShortMutexGuard<'_, T>> {
         match self.mutex.try_lock() {
@@ -126,7 +128,7 @@ impl<T> ShortMutex<T> {
             if self.looking.fetch_add(1, Ordering::Relaxed) < other_cores() {
                 let since = std::time::Instant::now();
                 let mut pause = 1;
-                // A look at the clock costs as much as some at the lock.
+                // Reading the clock costs as much as several attempts to take the lock.
                 for look in 1_u32.. {
                     if look % 16 == 0 && since.elapsed() > LOOKED_FOR {
                         break;
@@ -152,7 +154,7 @@ impl<T> ShortMutex<T> {
     }
 }
 
-/// Is there while a thread looks.
+/// Counts a spinning thread while it exists.
 #[cfg(not(feature = "models"))]
 struct Looking<'a>(&'a AtomicUsize);
 
@@ -163,7 +165,7 @@ impl Drop for Looking<'_> {
     }
 }
 
-/// Cores but one.
+/// The number of cores minus one.
 #[cfg(not(feature = "models"))]
 fn other_cores() -> usize {
     static OTHERS: OnceLock<usize> = OnceLock::new();
@@ -185,7 +187,7 @@ mod tests {
     use crate::thread::{scope, spawn_scoped};
 
     #[test]
-    fn a_short_lock_is_one_threads_at_a_time_also_of_those_who_had_something_else_to_do() {
+    fn a_short_lock_has_one_holder_also_after_interrupted_waits() {
         let counter = ShortMutex::new(0_u64);
         scope(|scope| {
             for number in 0..4 {

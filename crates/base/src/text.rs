@@ -1,4 +1,4 @@
-//! Values as text, read and written as PostgreSQL does.
+//! Values as text, as PostgreSQL reads and writes them.
 
 use crate::array::{ArrayValue, Dimension};
 use crate::data_type::{Type, TypeId};
@@ -39,7 +39,7 @@ pub fn parse(text: &str, ty: SqlType, style: &TextStyle) -> Result<Value> {
     })
 }
 
-/// Reads a date or time, which may refer to the present; other values as [`parse`] does.
+/// Reads a date or time, which may refer to the current time; other values as [`parse`] does.
 pub fn parse_at(text: &str, ty: SqlType, present: datetime::Present<'_>) -> Result<Value> {
     Ok(match ty {
         SqlType::Date => Value::Date(datetime::parse_date_at(text, present)?),
@@ -50,8 +50,8 @@ pub fn parse_at(text: &str, ty: SqlType, present: datetime::Present<'_>) -> Resu
     })
 }
 
-/// Appends a value as text; NULL appends nothing. Of `ty`, which is that of the elements of an array,
-/// only matters which decimals of a numeric are shown.
+/// Appends a value as text; NULL appends nothing. The only property of `ty` (for an array, the type of the
+/// elements) that matters is which decimals of a numeric are shown.
 pub fn write(value: &Value, ty: SqlType, style: &TextStyle, out: &mut String) {
     match value {
         Value::Null => {}
@@ -79,7 +79,7 @@ pub fn write(value: &Value, ty: SqlType, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// Reads a value of any type whose text needs no catalog; 0A000 of others.
+/// Reads a value of any type whose text needs no catalog; 0A000 for others.
 pub fn parse_any(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
     if let Some(element) = ty.element() {
         return match ty.info().is_some_and(TypeInfo::is_array) {
@@ -107,13 +107,14 @@ pub fn parse_any(text: &str, ty: Type, style: &TextStyle) -> Result<Value> {
         }
         (TypeId::XID8, _) => parse_integer(text, SqlType::BigInt).map(Value::BigInt),
         (TypeId::UNKNOWN | TypeId::CSTRING | TypeId::REFCURSOR, _) => Ok(Value::Text(text.to_owned())),
-        // Without a length it is neither padded nor cut.
+        // Without a length it is neither padded nor truncated.
         (TypeId::BPCHAR, _) if ty.length().is_none() => Ok(Value::Text(text.to_owned())),
         _ => parse(text, SqlType::try_from(ty)?, style),
     }
 }
 
-/// Appends a value of any type as text. Types whose names the catalog has, as `regclass`, are written as numbers.
+/// Appends a value of any type as text. Types whose names are in the catalog, such as `regclass`, are written
+/// as numbers.
 pub fn write_any(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {
     match value {
         Value::Numeric { unscaled, scale } => numeric::write(*unscaled, *scale, out),
@@ -132,7 +133,7 @@ pub fn write_any(value: &Value, ty: Type, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// The text of `int2vector` and `oidvector`: numbers with blanks between them. Their indexes begin at 0.
+/// The text of `int2vector` and `oidvector`: numbers separated by blanks. Their indexes begin at 0.
 fn parse_vector(text: &str, element: Type, style: &TextStyle) -> Result<Value> {
     let elements = text.split_ascii_whitespace().map(|number| parse_any(number, element, style));
     let elements: Vec<Value> = elements.collect::<Result<_>>()?;
@@ -143,7 +144,7 @@ fn parse_vector(text: &str, element: Type, style: &TextStyle) -> Result<Value> {
     Ok(Value::Array(ArrayValue::new(vec![dimension], elements)))
 }
 
-/// A place in the log: the upper and the lower half of a number in hexadecimal digits.
+/// A log position: the upper and the lower half of a number in hexadecimal digits.
 fn parse_lsn(text: &str) -> Result<i64> {
     let half = |digits: &str| match digits.len() {
         1..=8 => u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')),
@@ -154,10 +155,10 @@ fn parse_lsn(text: &str) -> Result<i64> {
     Ok((u64::from(upper) << 32 | u64::from(lower)) as i64)
 }
 
-/// Appends a place in the log.
+/// Appends a log position.
 pub fn write_lsn(place: i64, out: &mut String) {
     let place = place as u64;
-    write!(out, "{:X}/{:X}", place >> 32, place as u32).expect("strings take everything");
+    write!(out, "{:X}/{:X}", place >> 32, place as u32).expect("a write to a string succeeds");
 }
 
 /// The id of a row: its block and its slot in parentheses.
@@ -175,10 +176,10 @@ fn parse_tid(text: &str) -> Result<i64> {
 /// Appends the id of a row.
 pub fn write_tid(bits: i64, out: &mut String) {
     let row = RowId::from_bits(bits as u64);
-    write!(out, "({},{})", row.block().0, row.slot().0).expect("strings take everything");
+    write!(out, "({},{})", row.block().0, row.slot().0).expect("a write to a string succeeds");
 }
 
-/// An oid: digits, with a sign as C's `strtoul` takes it.
+/// An oid: digits, with a sign as C's `strtoul` accepts it.
 fn parse_oid(text: &str, ty: Type) -> Result<u32> {
     let trimmed = text.trim_ascii();
     let digits = trimmed.strip_prefix(['+', '-']).unwrap_or(trimmed);
@@ -195,15 +196,15 @@ fn parse_oid(text: &str, ty: Type) -> Result<u32> {
     }
 }
 
-/// The most bytes of a name.
+/// The largest number of bytes of a name.
 const NAME_BYTES: usize = 63;
 
-/// What a name keeps of a string: whole characters of 63 bytes at most.
+/// The part of a string that fits into a name: whole characters of at most 63 bytes.
 pub fn fit_name(text: &str) -> &str {
     &text[..text.floor_char_boundary(NAME_BYTES)]
 }
 
-/// The byte that a text is as a value of `"char"`: its first one, or the one of three octal digits behind a backslash.
+/// The value of a text as `"char"`: its first byte, or the one of three octal digits after a backslash.
 pub fn char_byte(text: &str) -> u8 {
     match *text.as_bytes() {
         [b'\\', a @ b'0'..=b'7', b @ b'0'..=b'7', c @ b'0'..=b'7'] => {
@@ -213,17 +214,17 @@ pub fn char_byte(text: &str) -> u8 {
     }
 }
 
-/// Appends a byte as the text of a `"char"`, which is how such values are kept: zero is nothing, and what is no character by
-/// itself is written in octal digits.
+/// Appends a byte as the text of a `"char"`, which is also how such values are stored: zero is empty, and
+/// bytes that are not a character are written in octal digits.
 pub fn write_char(byte: u8, out: &mut String) {
     match byte {
         0 => {}
         1..0x80 => out.push(char::from(byte)),
-        byte => write!(out, "\\{byte:03o}").expect("strings take everything"),
+        byte => write!(out, "\\{byte:03o}").expect("a write to a string succeeds"),
     }
 }
 
-/// Appends a whole number.
+/// Appends an integer.
 pub fn write_integer(value: i64, out: &mut String) {
     const PAIRS: [[u8; 2]; 100] = {
         let mut pairs = [[0; 2]; 100];
@@ -242,7 +243,7 @@ pub fn write_integer(value: i64, out: &mut String) {
         digits[start..start + 2].copy_from_slice(&PAIRS[(rest % 100) as usize]);
         rest /= 100;
     }
-    // What is left is the first digit, or nothing if a pair ended with it; zero has one digit, too.
+    // The rest is the first digit, or nothing if a pair ended with it; zero has one digit, too.
     if rest > 0 || start == digits.len() {
         start -= 1;
         digits[start] = b'0' + rest as u8;
@@ -269,7 +270,7 @@ fn out_of_range(ty: SqlType, text: &str) -> Error {
     )
 }
 
-/// `t`, `true`, `yes`, `on`, `1` and their opposites, and unambiguous beginnings of the words.
+/// `t`, `true`, `yes`, `on`, `1` and their opposites, and unambiguous prefixes of the words.
 pub fn parse_boolean(text: &str) -> Result<bool> {
     let word = text.trim_ascii();
     let begins = |full: &str, least: usize| {
@@ -287,7 +288,7 @@ pub fn parse_boolean(text: &str) -> Result<bool> {
     }
 }
 
-/// A whole number of the type `ty`, which has `T`'s range.
+/// An integer of the type `ty`, which has `T`'s range.
 pub fn parse_integer<T: TryFrom<i64>>(text: &str, ty: SqlType) -> Result<T> {
     let trimmed = text.trim_ascii();
     let (negative, digits) = match trimmed.as_bytes().first() {
@@ -304,7 +305,7 @@ pub fn parse_integer<T: TryFrom<i64>>(text: &str, ty: SqlType) -> Result<T> {
         if digit > 9 {
             return Err(invalid(ty, text));
         }
-        // Downwards, because the smallest number has no positive counterpart.
+        // Negative, because the smallest number has no positive counterpart.
         value = value.and_then(|value| value.checked_mul(10)?.checked_sub(i64::from(digit)));
     }
     let value = if negative { value } else { value.and_then(i64::checked_neg) };
@@ -351,7 +352,7 @@ fn float_words(text: &str) -> Option<f64> {
     }
 }
 
-/// Whether digits other than zero became infinite or vanished.
+/// Whether digits other than zero became infinity or zero.
 fn lost(text: &str, infinite: bool, zero: bool) -> bool {
     let mantissa = text.split(['e', 'E']).next().unwrap_or(text);
     let nonzero = mantissa.bytes().any(|byte| matches!(byte, b'1'..=b'9'));
@@ -363,7 +364,7 @@ fn float_out_of_range(ty: SqlType, text: &str) -> Error {
     Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("\"{text}\" is out of range for type {ty}"))
 }
 
-/// Appends a double, by default in the shortest digits that read back as it.
+/// Appends a double, by default with the fewest digits that read back as the same value.
 pub fn write_double(value: f64, style: &TextStyle, out: &mut String) {
     if !value.is_finite() {
         not_finite(value, out);
@@ -374,7 +375,7 @@ pub fn write_double(value: f64, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// Appends a real, by default in the shortest digits that read back as it.
+/// Appends a real, by default with the fewest digits that read back as the same value.
 pub fn write_real(value: f32, style: &TextStyle, out: &mut String) {
     if !value.is_finite() {
         not_finite(f64::from(value), out);
@@ -385,7 +386,7 @@ pub fn write_real(value: f32, style: &TextStyle, out: &mut String) {
     }
 }
 
-/// Appends a number in so many digits, less zeros at the end: C's `%.*g`.
+/// Appends a number with `digits` digits, without trailing zeros: C's `%.*g`.
 #[cold]
 fn rounded(value: &dyn LowerExp, digits: i32, out: &mut String) {
     let digits = digits.max(1);
@@ -411,7 +412,7 @@ fn not_finite(value: f64, out: &mut String) {
 /// The longest is `-1.2345678901234567e-308`.
 const SCIENTIFIC_BYTES: usize = 24;
 
-/// A number as Rust's `d.ddde±x`, without a string of its own for each.
+/// A number as Rust's `d.ddde±x`, without an allocation for each.
 fn scientific<'b>(value: &dyn LowerExp, buffer: &'b mut [u8; SCIENTIFIC_BYTES]) -> &'b str {
     let mut rest = &mut buffer[..];
     io::Write::write_fmt(&mut rest, format_args!("{value:e}")).expect("the longest fits");
@@ -419,8 +420,8 @@ fn scientific<'b>(value: &dyn LowerExp, buffer: &'b mut [u8; SCIENTIFIC_BYTES]) 
     std::str::from_utf8(&buffer[..length]).expect("digits are ASCII")
 }
 
-/// Rust's `d.ddde±x` in PostgreSQL's form: plain digits for exponents from -4 to below `limit`, else
-/// an exponent with its sign and at least two digits.
+/// Rust's `d.ddde±x` in PostgreSQL's form: plain digits for exponents from -4 to below `limit`, otherwise an
+/// exponent with its sign and at least two digits.
 fn shortest(scientific: &str, limit: i32, out: &mut String) {
     let (mantissa, exponent) = scientific.split_once('e').expect("Rust writes an exponent");
     let exponent: i32 = exponent.parse().expect("Rust writes a number");
@@ -431,7 +432,7 @@ fn shortest(scientific: &str, limit: i32, out: &mut String) {
     out.push_str(sign);
     if exponent < -4 || exponent >= limit {
         let sign = if exponent < 0 { '-' } else { '+' };
-        write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs()).expect("strings take everything");
+        write!(out, "{mantissa}e{sign}{:02}", exponent.unsigned_abs()).expect("a write to a string succeeds");
         return;
     }
     let digits = mantissa.bytes().filter(|byte| *byte != b'.').map(char::from);
@@ -451,7 +452,7 @@ fn shortest(scientific: &str, limit: i32, out: &mut String) {
     out.extend(std::iter::repeat_n('0', (exponent + 1 - count).max(0) as usize));
 }
 
-/// A string of at most `length` characters; only blanks may be cut off to make it one.
+/// A string of at most `length` characters; only blanks may be removed for that.
 pub fn fit_varchar(text: &str, length: u32) -> Result<&str> {
     match end_of(text, length) {
         None => Ok(text),
@@ -460,7 +461,7 @@ pub fn fit_varchar(text: &str, length: u32) -> Result<&str> {
     }
 }
 
-/// A string of exactly `length` characters, padded with blanks; only blanks may be cut off.
+/// A string of exactly `length` characters, padded with blanks; only blanks may be removed.
 pub fn fit_char(text: &str, length: u32) -> Result<String> {
     match end_of(text, length) {
         Some(end) if text[end..].bytes().all(|byte| byte == b' ') => Ok(text[..end].to_owned()),
@@ -469,7 +470,7 @@ pub fn fit_char(text: &str, length: u32) -> Result<String> {
     }
 }
 
-/// The string with blanks up to `length` characters.
+/// The string padded with blanks to `length` characters.
 pub(crate) fn pad(text: &str, length: u32) -> String {
     let missing = (length as usize).saturating_sub(text.chars().count());
     let mut padded = String::with_capacity(text.len() + missing);
@@ -478,7 +479,7 @@ pub(crate) fn pad(text: &str, length: u32) -> String {
     padded
 }
 
-/// Where the characters beyond the first `length` begin, if there are any.
+/// The position after the first `length` characters, if there are more.
 pub(crate) fn end_of(text: &str, length: u32) -> Option<usize> {
     // Never more characters than bytes.
     if text.len() <= length as usize {
@@ -492,7 +493,7 @@ fn too_long(ty: SqlType) -> Error {
     Error::new(SqlState::STRING_DATA_RIGHT_TRUNCATION, format!("value too long for type {ty}"))
 }
 
-/// Bytes in hexadecimal (`\x0aff`) or with escapes (`a\\\012`).
+/// Reads bytes in hexadecimal (`\x0aff`) or with escapes (`a\\\012`).
 pub fn parse_bytea(text: &str) -> Result<Vec<u8>> {
     match text.strip_prefix("\\x") {
         Some(hex) => parse_hex(hex),
@@ -514,7 +515,7 @@ fn parse_hex(text: &str) -> Result<Vec<u8>> {
         })
     };
     while let Some(character) = characters.next() {
-        // Blanks may stand between bytes, not within one.
+        // Blanks are allowed between bytes, not within one.
         if character.is_ascii_whitespace() {
             continue;
         }
@@ -552,7 +553,7 @@ fn parse_escapes(mut text: &[u8]) -> Option<Vec<u8>> {
 
 const HEX: &[u8; 16] = b"0123456789abcdef";
 
-/// Appends bytes in hexadecimal with `\x` in front.
+/// Appends bytes in hexadecimal after `\x`.
 pub fn write_bytea(bytes: &[u8], style: ByteaStyle, out: &mut String) {
     if style == ByteaStyle::Escape {
         return write_escapes(bytes, out);
@@ -564,13 +565,13 @@ pub fn write_bytea(bytes: &[u8], style: ByteaStyle, out: &mut String) {
     }
 }
 
-/// Appends printable bytes as they are, a backslash twice, and others as three octal digits.
+/// Appends printable bytes as they are, backslashes doubled, and others as three octal digits.
 fn write_escapes(bytes: &[u8], out: &mut String) {
     for byte in bytes {
         match byte {
             b'\\' => out.push_str("\\\\"),
             0x20..=0x7e => out.push(char::from(*byte)),
-            byte => write!(out, "\\{byte:03o}").expect("strings take everything"),
+            byte => write!(out, "\\{byte:03o}").expect("a write to a string succeeds"),
         }
     }
 }
@@ -580,7 +581,7 @@ fn push_hex(byte: u8, out: &mut String) {
     out.push(char::from(HEX[usize::from(byte & 15)]));
 }
 
-/// A UUID in any of PostgreSQL's forms: hyphens after any four digits or none, braces or none.
+/// Reads a UUID in any of PostgreSQL's forms: hyphens after any four digits or none, braces or none.
 pub fn parse_uuid(text: &str) -> Result<[u8; 16]> {
     uuid(text.as_bytes()).ok_or_else(|| invalid(SqlType::Uuid, text))
 }

@@ -1,23 +1,24 @@
-//! How a session reads values from text and writes them as text: what `TimeZone`, `DateStyle`, `IntervalStyle`, `bytea_output`
-//! and `extra_float_digits` say. Functions that write a value as text or read one from text take it.
+//! How a session reads values from text and writes them as text: the settings `TimeZone`, `DateStyle`,
+//! `IntervalStyle`, `bytea_output` and `extra_float_digits`. Functions that write a value as text or read one
+//! from text take it.
 
 use crate::time_zone::TimeZoneSetting;
 
 /// The settings of a session on which the text of a value depends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TextStyle {
-    /// The zone whose clocks a timestamp with time zone is read and written by.
+    /// The zone in whose local time a timestamp with time zone is read and written.
     pub zone: TimeZoneSetting,
     /// How dates and timestamps are written.
     pub dates: DateStyle,
-    /// Which number of a date is which field, where its digits leave that open.
+    /// The order of the fields of a date, if its digits do not determine it.
     pub order: DateOrder,
-    /// How intervals are written, and what one sign before several of their fields means.
+    /// How intervals are written, and the meaning of one sign before several of their fields.
     pub intervals: IntervalStyle,
     /// How bytes are written.
     pub bytea: ByteaStyle,
-    /// `extra_float_digits`: above 0 a float has the shortest digits that read back as it, else so many more digits
-    /// than the 15 (of a real 6) that every decimal number keeps.
+    /// `extra_float_digits`: above 0 a float has the fewest digits that read back as it. Otherwise it has
+    /// this many more digits than the 15 (6 for a real) that every decimal number keeps.
     pub float_digits: i8,
 }
 
@@ -72,7 +73,7 @@ pub enum ByteaStyle {
 }
 
 impl TextStyle {
-    /// That of a session that has set nothing.
+    /// The style of a session without settings.
     pub const DEFAULT: TextStyle = TextStyle::in_zone(TimeZoneSetting::UTC);
 
     /// The default style in a zone.
@@ -87,7 +88,7 @@ impl TextStyle {
         }
     }
 
-    /// The part of the style on which reading depends.
+    /// The part of the style that affects reading.
     pub const fn for_reading(&self) -> TextStyle {
         TextStyle { order: self.order, intervals: self.intervals, ..TextStyle::in_zone(self.zone) }
     }
@@ -102,7 +103,7 @@ impl Default for TextStyle {
 impl DateStyle {
     /// The style of that name, in any case.
     pub fn named(word: &str) -> Option<DateStyle> {
-        // PostgreSQL compares the beginnings of some names.
+        // PostgreSQL compares only the beginning of some names.
         let begins = |name: &str| word.get(..name.len()).is_some_and(|part| part.eq_ignore_ascii_case(name));
         Some(match () {
             () if word.eq_ignore_ascii_case("iso") => DateStyle::Iso,

@@ -1,4 +1,4 @@
-//! The door to threads: every one has a name, and whoever starts it joins it.
+//! Access to threads: each one has a name, and the thread that starts it joins it.
 
 use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering};
 use crate::{Error, Result, SqlState};
@@ -34,7 +34,7 @@ fn refused(error: &io::Error) -> Error {
         .with_hint("Let the process have more threads: see ulimit -u, and pids.max of its control group.")
 }
 
-/// Starts a named thread that there must be. Panics if the operating system refuses.
+/// Starts a named thread that is required. Panics if the operating system refuses.
 #[allow(clippy::useless_conversion, reason = "as above")]
 pub fn spawn<T: Send + 'static>(name: &str, body: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     #[cfg(feature = "models")]
@@ -56,11 +56,11 @@ pub fn is_current<T>(thread: &JoinHandle<T>) -> bool {
     return thread.thread().id() == std::thread::current().id();
 }
 
-/// Keeps the calling thread, and those that it starts from now on, on one core. Does nothing if
-/// the machine has no such core: pinning steadies measurements, nothing else depends on it.
+/// Pins the calling thread, and those that it starts from now on, to one core. Does nothing if the machine
+/// has no such core: pinning makes measurements more stable, nothing else depends on it.
 pub fn pin_to_core(core: usize) {
-    // SAFETY: an all-zero `cpu_set_t` is the empty set, and `CPU_SET` stays inside it for cores
-    // below `CPU_SETSIZE`; the call reads the set and changes nothing else.
+    // SAFETY: an all-zero `cpu_set_t` is the empty set, and `CPU_SET` writes inside it for cores below
+    // `CPU_SETSIZE`. The call reads the set and changes nothing else.
     unsafe {
         let mut cores: libc::cpu_set_t = std::mem::zeroed();
         if core < libc::CPU_SETSIZE as usize {
@@ -70,21 +70,21 @@ pub fn pin_to_core(core: usize) {
     }
 }
 
-/// What a thread that [stands back](stand_back) leaves contended cores to.
+/// The threads to which a thread that [stands back](stand_back) leaves contended cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Behind {
-    /// Transactions and what they wait for: of a core that these want as well, it gets a quarter.
+    /// Transactions and their dependencies: of a core that these want as well, it gets a quarter.
     Transactions,
-    /// Queries as well: it gets a quarter where a query runs, a tenth where a transaction does.
+    /// Queries as well: it gets a quarter of a core where a query runs, a tenth where a transaction does.
     Queries,
-    /// Whatever else there is to do: it gets a tenth where a query runs, a thirtieth where a transaction does. For what has several
-    /// threads, of which each gets that much.
+    /// All other work: it gets a tenth of a core where a query runs, a thirtieth where a transaction does.
+    /// For work with several threads, each of which gets that share.
     Everything,
 }
 
 /// Makes the calling thread, and those that it starts from now on, leave contended cores to others
-/// (`setpriority(2)`; docs/decisions/0011-queries-are-nice.md). There is no way back. Does nothing where threads
-/// have no niceness of their own.
+/// (`setpriority(2)`; docs/decisions/0011-queries-are-nice.md). This cannot be undone. Does nothing if
+/// threads have no niceness of their own.
 pub fn stand_back(behind: Behind) {
     let niceness = match behind {
         Behind::Transactions => 5,
@@ -92,7 +92,7 @@ pub fn stand_back(behind: Behind) {
         Behind::Everything => 15,
     };
     #[cfg(target_os = "linux")]
-    // SAFETY: the call reads and writes nothing of ours. On Linux process 0 is the calling thread alone.
+    // SAFETY: the call accesses no memory of ours. On Linux process 0 is the calling thread only.
     unsafe {
         // Refused to a thread that is nicer already.
         libc::setpriority(libc::PRIO_PROCESS, 0, niceness);
@@ -106,11 +106,12 @@ thread_local! {
     static RUNS_BEHIND: Cell<bool> = const { Cell::new(false) };
 }
 
-/// How often [`run_behind`] calls `look`.
+/// The interval at which [`run_behind`] calls `look`.
 const LOOK_AROUND: Duration = Duration::from_millis(20);
 
-/// Runs `body` on a thread that [stands back](stand_back), and waits for it. Meanwhile it calls `look` now and then. The calling thread
-/// runs it if it is such a thread itself, or if the operating system refuses to start one.
+/// Runs `body` on a thread that [stands back](stand_back), and waits for it. Meanwhile it calls `look`
+/// regularly. The calling thread runs `body` if it is such a thread itself, or if the operating system
+/// refuses to start one.
 pub fn run_behind<T: Send>(
     name: &str,
     behind: Behind,
@@ -122,7 +123,7 @@ pub fn run_behind<T: Send>(
     }
     // Taken by the thread, or left for the caller if there is none.
     let body = Mutex::new(Some(body));
-    let take = || body.lock().take().expect("it is run once");
+    let take = || body.lock().take().expect("the body runs once");
     let has_ended = AtomicBool::new(false);
     let ended = Ended { has_ended: &has_ended, caller: std::thread::current() };
     scope(|scope| {
@@ -138,7 +139,7 @@ pub fn run_behind<T: Send>(
                     std::thread::park_timeout(LOOK_AROUND);
                     look();
                 }
-                // A panic goes on in the caller.
+                // A panic continues in the caller.
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
             Err(_) => take()(),
@@ -146,7 +147,7 @@ pub fn run_behind<T: Send>(
     })
 }
 
-/// Wakes the thread that waits, when what it waits for ends in whatever way.
+/// Wakes the waiting thread, however the awaited work ends.
 struct Ended<'a> {
     has_ended: &'a AtomicBool,
     caller: std::thread::Thread,
@@ -170,7 +171,7 @@ pub fn try_spawn<T: Send + 'static>(
     thread.map(Into::into)
 }
 
-/// Stack of threads that work for a statement.
+/// Stack size of threads that work for a statement.
 const SCOPED_STACK_BYTES: usize = crate::stack::WORKER_BYTES;
 
 /// Starts a named thread that may borrow from outside its [`scope`]. 53000 if the operating system refuses.
@@ -182,7 +183,7 @@ pub fn start_scoped<'scope, T: Send + 'scope>(
     try_spawn_scoped(scope, name, body).map_err(|error| refused(&error))
 }
 
-/// [`start_scoped`] of a thread that there must be. Panics if the operating system refuses.
+/// [`start_scoped`] for a thread that is required. Panics if the operating system refuses.
 pub fn spawn_scoped<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -206,7 +207,7 @@ fn try_spawn_scoped<'scope, T: Send + 'scope>(
 }
 
 thread_local! {
-    /// How many threads the calling one may yet start; as many as the system gives if nobody says.
+    /// How many threads the calling one may still start; `None` for no limit of a test.
     static PERMITTED: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
@@ -220,8 +221,8 @@ fn permitted() -> io::Result<()> {
     }
 }
 
-/// For tests: runs `body` as if the operating system gave the calling thread no more threads than so many. Those that there
-/// must be do not count.
+/// For tests: runs `body` as if the operating system started at most `threads` more threads for the calling
+/// one. Required threads do not count.
 #[doc(hidden)]
 pub fn with_at_most<T>(threads: usize, body: impl FnOnce() -> T) -> T {
     PERMITTED.set(Some(threads));
@@ -230,11 +231,11 @@ pub fn with_at_most<T>(threads: usize, body: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Runs `body` over every item, on up to `threads` threads that take the next item as soon as they
-/// are free, and returns the results in the order of the items. After an error no further item is
-/// begun, and the first one is returned.
+/// Runs `body` for every item, on up to `threads` threads that take the next item when they are free. Returns
+/// the results in the order of the items. After an error no further item is begun, and the first error is
+/// returned.
 ///
-/// The caller is one of them, and does what others would have done that the operating system refuses to start.
+/// The caller is one of the threads, and does the work of those that the operating system refuses to start.
 pub fn for_each<I: Sync, T: Send>(
     name: &str,
     threads: usize,
@@ -259,7 +260,7 @@ pub fn for_each<I: Sync, T: Send>(
         let others: Vec<_> = (0..others).map_while(|_| try_spawn_scoped(scope, name, work).ok()).collect();
         let mut done = work();
         for other in others {
-            // A panic goes on in the caller.
+            // A panic continues in the caller.
             done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
         }
         done
@@ -272,11 +273,11 @@ pub fn for_each<I: Sync, T: Send>(
 mod tests {
     use super::*;
 
-    /// Asks the system for the niceness of the threads that work runs on.
+    /// Reads the niceness of the threads that work runs on from the system.
     #[test]
     #[cfg(target_os = "linux")]
     fn work_runs_behind_on_one_nicer_thread_and_those_that_it_starts() {
-        // SAFETY: the call has no memory of ours.
+        // SAFETY: the call accesses no memory of ours.
         let niceness = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
         let own = niceness();
         let (outer, inner, helper) = run_behind("test", Behind::Transactions, &|| {}, || {

@@ -1,4 +1,4 @@
-//! Time zones: a fixed offset, a place with a history or rules, as the setting `TimeZone` names it.
+//! Time zones: a fixed offset, a place with a history, or rules; the values of the setting `TimeZone`.
 
 mod posix;
 
@@ -9,7 +9,7 @@ use chrono_tz::{OffsetComponents as _, OffsetName as _};
 pub use posix::PosixZone;
 use std::fmt;
 
-/// The largest offset from UTC that PostgreSQL takes, in seconds.
+/// The largest offset from UTC that PostgreSQL accepts, in seconds.
 const MAX_OFFSET: i32 = 15 * 3600 + 59 * 60 + 59;
 
 /// The session setting `TimeZone`, or the zone written in a timestamp.
@@ -41,7 +41,7 @@ impl TimeZoneSetting {
             .ok_or_else(|| not_recognized(trimmed))
     }
 
-    /// A zone as the setting `TimeZone` and AT TIME ZONE name it: `+02` is a rule of POSIX, west of Greenwich.
+    /// A zone as in the setting `TimeZone` and AT TIME ZONE: `+02` is a POSIX rule, west of Greenwich.
     pub fn named(name: &str) -> Result<TimeZoneSetting> {
         let trimmed = name.trim();
         TimeZoneSetting::from_name(trimmed).ok_or_else(|| not_recognized(trimmed))
@@ -62,7 +62,7 @@ impl TimeZoneSetting {
         place.map(TimeZoneSetting::Place).or_else(|| PosixZone::parse(name).map(TimeZoneSetting::Rules))
     }
 
-    /// Seconds east of Greenwich at a moment, in microseconds since 1970 UTC.
+    /// Seconds east of Greenwich at a timestamp, in microseconds since 1970 UTC.
     pub fn offset_at(&self, utc: i64) -> i32 {
         match self {
             TimeZoneSetting::Fixed(seconds) => *seconds,
@@ -74,7 +74,7 @@ impl TimeZoneSetting {
         }
     }
 
-    /// How the time at a moment is called there: `CET`, or the offset if it has no name.
+    /// The abbreviation of the zone at a timestamp: `CET`, or the offset if it has no name.
     pub fn abbreviation_at(&self, utc: i64) -> String {
         if let TimeZoneSetting::Rules(zone) = self {
             return zone.abbreviation_at(utc);
@@ -89,7 +89,7 @@ impl TimeZoneSetting {
         text
     }
 
-    /// Whether the clocks show daylight-saving time at a moment.
+    /// Whether daylight-saving time is in effect at a timestamp.
     pub fn is_daylight_saving_at(&self, utc: i64) -> bool {
         match self {
             TimeZoneSetting::Fixed(_) => false,
@@ -100,9 +100,9 @@ impl TimeZoneSetting {
         }
     }
 
-    /// Seconds east of Greenwich when the clocks show `local`, in microseconds since 1970 by those
-    /// clocks. A time that clocks skip counts as before the jump, one that they show twice as its
-    /// second (standard time) occurrence: PostgreSQL's rule.
+    /// Seconds east of Greenwich at the local time `local`, in microseconds since 1970. A local time that is
+    /// skipped counts as before the change; one that occurs twice as its second (standard time) occurrence,
+    /// as in PostgreSQL.
     pub fn offset_of_local(&self, local: i64) -> i32 {
         match self {
             TimeZoneSetting::Fixed(seconds) => *seconds,
@@ -114,7 +114,7 @@ impl TimeZoneSetting {
                     first.fix().local_minus_utc().min(second.fix().local_minus_utc())
                 }
                 LocalResult::None => {
-                    // No zone ever jumped by a day, so a day earlier the old offset was in force.
+                    // No zone ever changed by a day, so a day earlier the old offset was in effect.
                     let before = naive(local.saturating_sub(MICROS_PER_DAY));
                     match place.offset_from_local_datetime(&before) {
                         LocalResult::Single(offset) | LocalResult::Ambiguous(offset, _) => {
@@ -152,12 +152,13 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     chrono_tz::TZ_VARIANTS.iter().map(|place| place.name())
 }
 
-/// Abbreviations that are no names of zones, with their hours east of Greenwich and whether they are of daylight-saving time.
+/// Abbreviations that are not names of zones, with their hours east of Greenwich and whether they are of
+/// daylight-saving time.
 pub fn abbreviations() -> impl Iterator<Item = (&'static str, i32, bool)> {
     ABBREVIATIONS.iter().copied()
 }
 
-/// The abbreviations that are no names of the IANA database, from PostgreSQL's default list.
+/// The abbreviations that are not names of the IANA database, from PostgreSQL's default list.
 const ABBREVIATIONS: &[(&str, i32, bool)] = &[
     ("PST", -8, false),
     ("PDT", -7, true),
@@ -208,11 +209,12 @@ pub fn parse_offset(text: &str) -> Option<TimeZoneSetting> {
     (minutes < 60 && seconds < 60 && offset <= MAX_OFFSET).then_some(TimeZoneSetting::Fixed(sign * offset))
 }
 
-/// The last year of chrono's tables of zones. Daylight saving time goes on by the same rules behind it.
+/// The last year of chrono's tables of zones. After it daylight-saving time follows the same rules.
 const LAST_TABULATED_YEAR: i64 = 2099;
 
-/// A moment in chrono's type. One behind the tables of zones is moved to the year within their last 28 that has the same calendar: rules
-/// of daylight saving time name months and weekdays. One before chrono's range is its first, whose offset is as good as any.
+/// A timestamp in chrono's type. One after the tables of zones is moved to the year among their last 28 that
+/// has the same calendar: rules of daylight-saving time refer to months and weekdays. One before chrono's
+/// range becomes its first, whose offset is a sufficient approximation.
 fn naive(micros: i64) -> NaiveDateTime {
     let days = micros.div_euclid(MICROS_PER_DAY);
     let (year, _, _) = civil_from_days(days);
@@ -248,7 +250,7 @@ mod tests {
         );
     }
     #[test]
-    fn daylight_saving_time_goes_on_behind_the_tables() {
+    fn daylight_saving_time_continues_after_the_tables() {
         let zone = TimeZoneSetting::parse("Europe/Berlin").unwrap();
         let at = |text: &str| crate::datetime::parse_timestamp(text, &crate::TextStyle::DEFAULT).unwrap();
         for year in ["2099", "2100", "2123", "2400", "9999", "200000"] {

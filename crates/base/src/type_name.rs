@@ -1,4 +1,4 @@
-//! The names of types: every spelling PostgreSQL accepts for the types we have.
+//! The names of types: every spelling that PostgreSQL accepts for the supported types.
 //!
 //! Invariant: `SqlType::parse(&ty.to_string()) == Ok(ty)`.
 
@@ -10,8 +10,8 @@ use std::str::FromStr;
 const MAX_STRING_LENGTH: u32 = 10_485_760;
 
 impl SqlType {
-    /// The type of that name, in any spelling and case that PostgreSQL knows, with or without the
-    /// `pg_catalog.` in front and the quotes that PostgreSQL prints around `"char"`.
+    /// The type of that name, in any spelling and case that PostgreSQL accepts, with or without the prefix
+    /// `pg_catalog.` and the quotes that PostgreSQL prints around `"char"`.
     pub fn parse(name: &str) -> Result<SqlType> {
         let lower = name.to_ascii_lowercase();
         let (base, arguments, suffix) = split(&lower).ok_or_else(|| unknown(name))?;
@@ -52,14 +52,14 @@ impl SqlType {
                     _ => Err(too_many(full)),
                 }
             }
-            // Without a length PostgreSQL's `bpchar` is unbounded and ignores trailing blanks; text
-            // is the closest type that we have.
+            // Without a length PostgreSQL's `bpchar` is unbounded and ignores trailing blanks; text is the
+            // closest supported type.
             "bpchar" => match arguments.as_slice() {
                 [] => Ok(SqlType::Text),
                 [length] => Ok(SqlType::Char(string_length("char", *length)?)),
                 _ => Err(too_many(full)),
             },
-            // PostgreSQL's one-byte type of its catalogs.
+            // The one-byte type of PostgreSQL's catalogs.
             "\"char\"" => plain(SqlType::Text),
             "bytea" => plain(SqlType::Bytea),
             "date" => plain(SqlType::Date),
@@ -76,8 +76,8 @@ impl SqlType {
         }
     }
 
-    /// `numeric(precision, scale)` with PostgreSQL's checks on the modifiers and our limit of 38
-    /// digits; without modifiers [`SqlType::NUMERIC`].
+    /// `numeric(precision, scale)` with PostgreSQL's checks of the modifiers and our limit of 38 digits;
+    /// without modifiers [`SqlType::NUMERIC`].
     fn numeric(arguments: &[i64]) -> Result<SqlType> {
         let (precision, scale) = match arguments {
             [] => return Ok(SqlType::NUMERIC),
@@ -109,7 +109,7 @@ impl FromStr for SqlType {
     }
 }
 
-/// Takes `base(a, b) suffix` apart.
+/// Splits `base(a, b) suffix`.
 fn split(name: &str) -> Option<(&str, Vec<i64>, &str)> {
     let Some((base, rest)) = name.split_once('(') else { return Some((name, Vec::new(), "")) };
     let (arguments, suffix) = rest.split_once(')')?;
@@ -149,7 +149,7 @@ fn string_length(name: &str, length: i64) -> Result<u32> {
     }
 }
 
-/// Types that may say how many digits of a second they keep. We keep all six.
+/// Types with a precision of fractional seconds. All six digits are stored.
 fn microseconds(name: &str, arguments: &[i64], ty: SqlType) -> Result<SqlType> {
     match arguments {
         [] | [6] => Ok(ty),

@@ -1,7 +1,7 @@
-//! The built-in types: PostgreSQL's `pg_type`, as far as FirnDB has it.
+//! The built-in types: the supported part of PostgreSQL's `pg_type`.
 //!
-//! One row describes a type and the type of its arrays. Types that users make live in the catalog,
-//! which describes them by the same [`TypeInfo`].
+//! One row describes a type and the type of its arrays. Types that users create are in the catalog, which
+//! describes them with the same [`TypeInfo`].
 
 use crate::data_type::{Collation, TypeId};
 use crate::representation::Representation;
@@ -13,28 +13,28 @@ use std::sync::LazyLock;
 pub enum TypeKind {
     /// A base type, or an array.
     Base,
-    /// A pseudo-type: of arguments and results of functions alone, never of a column.
+    /// A pseudo-type: only for arguments and results of functions, never for a column.
     Pseudo,
 }
 
-/// What is known of a type.
+/// The properties of a type.
 #[derive(Clone, Copy, Debug)]
 pub struct TypeInfo {
     /// Its oid.
     pub id: TypeId,
-    /// `pg_type.typname`. Arrays have that of their element after an underscore.
+    /// `pg_type.typname`. That of arrays is the name of their element after an underscore.
     pub name: &'static str,
     /// The name that `format_type` prints, without modifiers.
     pub sql_name: &'static str,
-    /// The type of arrays of it, if there is one.
+    /// The type of its arrays, if there is one.
     pub array: Option<TypeId>,
-    /// The type of its elements, of arrays and vectors; [`TypeId::CHAR`] of `name`, as in PostgreSQL.
+    /// The type of its elements, for arrays and vectors; [`TypeId::CHAR`] for `name`, as in PostgreSQL.
     pub element: Option<TypeId>,
     /// `pg_type.typcategory`: overloads are resolved by categories.
     pub category: u8,
     /// `pg_type.typispreferred`: whether casts within its category prefer it.
     pub is_preferred: bool,
-    /// `pg_type.typlen`: bytes of a value in PostgreSQL; -1 where it varies, -2 of C strings.
+    /// `pg_type.typlen`: bytes of a value in PostgreSQL; -1 where it varies, -2 for C strings.
     pub length: i16,
     /// `pg_type.typalign`.
     pub alignment: u8,
@@ -42,9 +42,9 @@ pub struct TypeInfo {
     pub storage: u8,
     /// `pg_type.typtype`.
     pub kind: TypeKind,
-    /// By what values compare; [`Collation::NONE`] where collations do not matter.
+    /// The collation with which values are compared; [`Collation::NONE`] where collations do not matter.
     pub collation: Collation,
-    /// How values without a modifier lie in memory; `None` of polymorphic pseudo-types.
+    /// The layout of values without a modifier; `None` for polymorphic pseudo-types.
     pub representation: Option<Representation>,
 }
 
@@ -66,7 +66,7 @@ impl TypeInfo {
 
     fn array_of(&self, name: &'static str, sql_name: &'static str) -> TypeInfo {
         TypeInfo {
-            id: self.array.expect("its row names an array type"),
+            id: self.array.expect("the row has an array type"),
             name,
             sql_name,
             array: None,
@@ -83,13 +83,13 @@ impl TypeInfo {
     }
 }
 
-/// Describes types, built-in ones and others. The catalog implements it, and [`BuiltInTypes`] does without any.
+/// Describes built-in and other types. The catalog implements it; [`BuiltInTypes`] needs no catalog.
 pub trait TypeCatalog {
-    /// What is known of a type.
+    /// The properties of a type.
     fn type_info(&self, id: TypeId) -> Option<TypeInfo>;
 }
 
-/// The built-in types alone.
+/// Only the built-in types.
 pub struct BuiltInTypes;
 
 impl TypeCatalog for BuiltInTypes {
@@ -98,7 +98,7 @@ impl TypeCatalog for BuiltInTypes {
     }
 }
 
-/// What is known of a built-in type.
+/// The properties of a built-in type.
 pub fn info(id: TypeId) -> Option<&'static TypeInfo> {
     let table: &'static [TypeInfo] = &TABLE;
     table.binary_search_by_key(&id.0, |info| info.id.0).ok().map(|place| &table[place])
@@ -114,7 +114,7 @@ pub fn all() -> &'static [TypeInfo] {
     &TABLE
 }
 
-/// How a row of the table is written: see the column names above it.
+/// A row of the table: see the column names above it.
 #[allow(clippy::too_many_arguments)]
 const fn row(
     id: TypeId,
@@ -298,21 +298,21 @@ mod tests {
     fn arrays_and_elements_name_each_other() {
         for info in all() {
             if let Some(array) = info.array {
-                let array = super::info(array).expect("array types are in the table");
+                let array = super::info(array).expect("the table has the array type");
                 assert_eq!(array.element, Some(info.id), "{}", info.name);
                 assert_eq!(array.name, format!("_{}", info.name));
                 assert_eq!(array.sql_name, format!("{}[]", info.sql_name));
                 assert!(array.is_array());
             }
-            assert_eq!(super::info(info.id).expect("it is found").name, info.name);
-            assert_eq!(by_name(info.name).expect("it is found").id, info.id);
+            assert_eq!(super::info(info.id).expect("the type is found").name, info.name);
+            assert_eq!(by_name(info.name).expect("the type is found").id, info.id);
         }
     }
 
     #[test]
     fn vectors_and_names_have_elements_and_are_no_arrays() {
         for id in [TypeId::INT2VECTOR, TypeId::OIDVECTOR, TypeId::NAME] {
-            assert!(!info(id).expect("it is built in").is_array());
+            assert!(!info(id).expect("the type is built in").is_array());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! SQL types: what a column may hold and how it lies in memory.
+//! SQL types: the values of a column and their memory layout.
 //!
 //! | SQL | stored width | Arrow |
 //! |---|---|---|
@@ -60,14 +60,14 @@ pub enum SqlType {
     Uuid,
 }
 
-/// How a value of a type lies in a block.
+/// The layout of a value of a type in a block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Width {
     /// One bit in a bitmap.
     Bit,
     /// That many bytes: 2, 4, 8 or 16.
     Fixed(u8),
-    /// A 16-byte Arrow view; more than 12 bytes of data lie in the block's heap.
+    /// A 16-byte Arrow view; data of more than 12 bytes are in the block's heap.
     View,
 }
 
@@ -75,7 +75,7 @@ impl SqlType {
     /// `numeric` without precision: 38 digits, 16 of them after the point (docs/dialect.md).
     pub const NUMERIC: SqlType = SqlType::Numeric { precision: 38, scale: 16 };
 
-    /// How values lie in a block.
+    /// The layout of values in a block.
     pub fn width(self) -> Width {
         match self {
             SqlType::Boolean => Width::Bit,

@@ -1,8 +1,8 @@
-//! Values: [`Value`] is what a user passes and gets, typed and owned; [`Cell`] is what storage
-//! reads and writes, untyped, borrowed and quick to copy.
+//! Values: [`Value`] is what users pass and receive, typed and owned; [`Cell`] is what storage reads and
+//! writes, untyped, borrowed and fast to copy.
 //!
-//! The cell of a numeric with a scale of its own, and that of an array, holds its image: bytes that the value does not have
-//! by itself. [`Stored`] owns them.
+//! The cell of a numeric with a scale of its own, and that of an array, holds its image: bytes that are not
+//! part of the value. [`Stored`] owns them.
 
 use crate::array::{ArrayImage, ArrayValue};
 use crate::numeric::{Numeric, NumericImage};
@@ -30,7 +30,7 @@ pub enum Value {
     Numeric {
         /// The digits as an integer.
         unscaled: i128,
-        /// How many of them stand after the point.
+        /// The number of digits after the point.
         scale: u8,
     },
     /// text, varchar, char
@@ -58,8 +58,8 @@ pub enum Value {
 }
 
 impl Value {
-    /// Whether a cast to `ty` would leave the value as it is, which its kind alone can tell: strings and
-    /// numbers of limited size may need to be cut or widened.
+    /// Whether a cast to `ty` would leave the value unchanged, as far as its kind decides it: strings and
+    /// numbers of limited size may have to be truncated or widened.
     #[inline]
     pub fn is_of(&self, ty: SqlType) -> bool {
         matches!(
@@ -83,8 +83,8 @@ impl Value {
     }
 }
 
-/// A span of time in three parts that do not convert into each other.
-/// Laid out as Arrow's `IntervalMonthDayNano`: months, days, then nanoseconds.
+/// An interval in three parts that do not convert into each other. Laid out as Arrow's
+/// `IntervalMonthDayNano`: months, days, then nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Interval {
     /// Whole months.
@@ -122,7 +122,7 @@ pub fn uuid_from_words([low, high]: [u64; 2]) -> [u8; 16] {
     (u128::from(high) << 64 | u128::from(low)).to_le_bytes()
 }
 
-/// One column of one row as storage sees it. What the bits mean is the column's type's affair.
+/// One column of one row in storage. The column's type determines the meaning of the bits.
 ///
 /// Fixed widths of up to 8 bytes are zero-extended bit patterns; booleans are 0 or 1.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +133,7 @@ pub enum Cell<'a> {
     Word(u64),
     /// 16 bytes: low word, high word
     Wide([u64; 2]),
-    /// Up to 12 bytes of a string that lay inside its view: length, bytes
+    /// Up to 12 bytes of a string that was inline in its view: length, bytes
     Inline(u8, [u8; 12]),
     /// A string
     Bytes(&'a [u8]),
@@ -213,7 +213,7 @@ impl<'a> Cell<'a> {
         match self {
             Cell::Word(word) => *word,
             Cell::Wide(words) => words[0],
-            other => panic!("{other:?} is no fixed-width cell"),
+            other => panic!("{other:?} is not a fixed-width cell"),
         }
     }
 
@@ -235,21 +235,21 @@ impl<'a> Cell<'a> {
         match self {
             Cell::Bytes(bytes) => bytes,
             Cell::Inline(length, bytes) => &bytes[..usize::from(*length)],
-            other => panic!("{other:?} is no string cell"),
+            other => panic!("{other:?} is not a string cell"),
         }
     }
 
-    /// The characters of a text cell; storage only ever holds valid UTF-8 in text columns.
+    /// The characters of a text cell; storage holds only valid UTF-8 in text columns.
     #[inline]
     pub fn str(&self) -> &str {
         let bytes = self.bytes();
         debug_assert!(std::str::from_utf8(bytes).is_ok());
-        // SAFETY: every way into a text column takes a `str` or checks UTF-8 (`load`, `wire`).
+        // SAFETY: every value of a text column comes from a `str` or is checked to be UTF-8 (`load`, `wire`).
         unsafe { std::str::from_utf8_unchecked(bytes) }
     }
 
-    /// The owned, typed value of a cell of a column with this representation. Panics if it is another's, or if it is no image
-    /// where one is due.
+    /// The owned, typed value of a cell of a column with this representation. Panics if it has another one,
+    /// or if it is not a valid image.
     pub fn to_value(&self, representation: impl Into<Representation>) -> Value {
         if self.is_null() {
             return Value::Null;
@@ -289,22 +289,22 @@ impl<'a> Cell<'a> {
         }
     }
 
-    /// A numeric with a scale of its own. Panics if the cell holds no image of one.
+    /// A numeric with a scale of its own. Panics if the cell is not an image of one.
     #[inline]
     pub fn as_numeric(&self) -> Numeric {
         Numeric::from_image(self.bytes()).expect("the column holds images of numerics")
     }
 
-    /// An array with such elements. Panics if the cell holds no image of one.
+    /// An array with such elements. Panics if the cell is not an image of one.
     #[inline]
     pub fn as_array(&self, element: Representation) -> ArrayImage<'_> {
         ArrayImage::new(self.bytes(), element).expect("the column holds images of arrays")
     }
 }
 
-/// A cell with the bytes that the value it was made from does not have by itself.
+/// A cell with the bytes that are not part of the value from which it was made.
 pub enum Stored<'a> {
-    /// Nothing had to be made.
+    /// A cell without such bytes.
     Cell(Cell<'a>),
     /// The image of a numeric.
     Numeric(NumericImage),
@@ -330,15 +330,16 @@ impl Value {
         matches!(self, Value::Null)
     }
 
-    /// The cell that stores this value in a column with this representation, which has no images: see [`Value::stored`]. The value
-    /// must already have been coerced to its type (`numeric` to its scale, strings to their length); panics otherwise.
+    /// The cell that stores this value in a column with this representation, which has no images: see
+    /// [`Value::stored`]. The value must already have been coerced to its type (`numeric` to its scale,
+    /// strings to their length); panics otherwise.
     pub fn as_cell(&self, representation: impl Into<Representation>) -> Cell<'_> {
         let representation = representation.into();
         self.cell_of(representation).unwrap_or_else(|| panic!("{self:?} was not coerced to {representation}"))
     }
 
-    /// What stores this value in a column with this representation, to which it must already have been coerced; panics
-    /// otherwise.
+    /// The stored form of this value in a column with this representation, to which it must already have been
+    /// coerced; panics otherwise.
     pub fn stored(&self, representation: Representation) -> Stored<'_> {
         match (self, representation) {
             (Value::Number(value), Representation::Numeric) => Stored::Numeric(value.image()),
@@ -353,7 +354,7 @@ impl Value {
         }
     }
 
-    /// The cell that needs no bytes but those of the value; `None` if the value is of another representation.
+    /// The cell that needs no bytes but those of the value; `None` if the value has another representation.
     fn cell_of(&self, representation: Representation) -> Option<Cell<'_>> {
         Some(match (self, representation) {
             (Value::Null, _) => Cell::Null,
@@ -433,7 +434,7 @@ mod tests {
             (array, numerics),
         ] {
             let back = value.stored(representation).cell().to_value(representation);
-            // Decimals count as well, which equality does not see.
+            // Decimals count as well, which equality ignores.
             assert_eq!(format!("{back:?}"), format!("{value:?}"));
         }
         let decimal = Value::Numeric { unscaled: 150, scale: 2 };

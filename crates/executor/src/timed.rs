@@ -4,8 +4,8 @@
 use crate::measures::Gauge;
 use crate::pipeline::{Input, InputPlan, OpenInput, Output, Sink, SinkPlan, Stage, StagePlan, Step, Work};
 use crate::run::Run;
-use firn_base::sync::Arc;
 use firn_base::Result;
+use firn_base::sync::Arc;
 use firn_vector::Chunk;
 use std::any::Any;
 
@@ -39,7 +39,10 @@ impl<T: ?Sized> Timed<T> {
 
 impl InputPlan for Timed<dyn InputPlan> {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
-        Ok(Arc::new(TimedOpenInput { gauge: self.gauge.clone(), of: self.gauge.time(|| self.of.open(work))? }))
+        Ok(Arc::new(TimedOpenInput {
+            gauge: self.gauge.clone(),
+            of: self.gauge.time(|| self.of.open(work))?,
+        }))
     }
 }
 

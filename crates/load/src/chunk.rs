@@ -1,9 +1,10 @@
 //! A file cut into chunks of whole records, which can be read independently of each other.
 //!
-//! Bytes come in pieces cut anywhere. Only where records end has to be known in their order, for which each byte is
-//! looked at once however small the pieces are; that takes a small part of the time that reading the fields does
-//! (seed 000 §3.3.3, "safe mode"). Pieces that come with a search for the ends of records are looked at once more if they
-//! begin otherwise than the search supposed.
+//! Bytes come in pieces cut anywhere. Only the ends of records have to be found in order. For that each byte
+//! is read once, however small the pieces are; it takes a small part of the time for reading the fields. This
+//! is the "safe mode" of Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory
+//! Database Systems", TU München 2016, section 3.3.3. Pieces that come with a search for the ends of records
+//! are read once more if they begin otherwise than the search supposed.
 
 use crate::fault::record_context;
 use crate::structure::{Dialect, Progress, Structure};
@@ -63,8 +64,8 @@ impl Chunk {
 /// Room before the bytes of a [`Piece`]: for what is left of the piece before it, which is mostly part of a record.
 const TAIL_ROOM: usize = 4 << 10;
 
-/// A stretch of a file that begins anywhere, and where records end in it if it begins neither between quotes nor after an escape,
-/// as most do (seed 000 §3.3.3 calls it speculative).
+/// A part of a file that begins anywhere, and the ends of records in it if it begins neither between quotes
+/// nor after an escape, as most do. (Mühlbauer calls this speculative; see above.)
 pub(crate) struct Piece {
     /// Room, then the bytes.
     bytes: Vec<u8>,

@@ -4,8 +4,9 @@
 //! are plain loops over arrays, which the compiler turns into instructions for eight lanes or four, as the processor has
 //! them: all is inlined into whoever is compiled for it ([`Kernel`]). A lane that holds something else says so, and its field is read by itself (`number`), which the tests hold this against.
 //!
-//! Seed 000 §3.3.3 validates and folds the digits of one number by SIMD; that a column of a chunk is read as a whole lets lanes
-//! be rows.
+//! Mühlbauer validates and folds the digits of one number by SIMD ("On Scalable and Flexible Transaction and
+//! Query Processing in Main-Memory Database Systems", TU München 2016, section 3.3.3). Here a column of a
+//! chunk is read as a whole, so that lanes can be rows.
 
 use crate::number::{FIRST_YEAR, YEARS};
 use crate::structure::Kernel;

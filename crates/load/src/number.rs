@@ -4,8 +4,10 @@
 //! whatever it does not know: rare spellings and mistakes take the long way, which is the one place that says what is
 //! right (`firn_base::text` and its neighbours). The tests hold the two against each other.
 //!
-//! Seed 000 §3.3.3 validates digits with SSE 4.2 and folds them one by one; eight in a word are validated and folded in
-//! a dozen operations (Langdale and Lemire, VLDB Journal 28, 2019, §3.2.1).
+//! Mühlbauer validates digits with SSE 4.2 and folds them one by one ("On Scalable and Flexible Transaction
+//! and Query Processing in Main-Memory Database Systems", TU München 2016, section 3.3.3). Here eight in a
+//! word are validated and folded in a dozen operations (Langdale and Lemire, "Parsing gigabytes of JSON per
+//! second", VLDB Journal 28, 2019, section 3.2.1).
 
 use firn_base::datetime::days_from_civil;
 use std::ops::Range;

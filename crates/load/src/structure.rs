@@ -4,8 +4,9 @@
 //! few operations on words say for 64 bytes at once which delimiters and line feeds count. The masks come from AVX-512,
 //! AVX2 or plain words, whichever the processor has; all three give the same, which the tests compare.
 //!
-//! Seed 000 §3.3.3 searches for delimiters with SSE 4.2; that masks answer for quotes as well is from Langdale and
-//! Lemire, "Parsing gigabytes of JSON per second" (VLDB Journal 28, 2019).
+//! Mühlbauer searches for delimiters with SSE 4.2 ("On Scalable and Flexible Transaction and Query Processing
+//! in Main-Memory Database Systems", TU München 2016, section 3.3.3). The use of masks for quotes as well is
+//! from Langdale and Lemire, "Parsing gigabytes of JSON per second", VLDB Journal 28, 2019.
 
 /// Which bytes mean something, and how they lose their meaning.
 #[derive(Clone, Copy, Debug)]

@@ -13,14 +13,14 @@
 //!                | commit time | length | records (see `record`)
 //! ```
 //!
-//! An LSN counts the bytes after the segment headers, as if all segments lay end to end; a group
-//! may begin in one segment and end in a later one. One flush writes one group; each entry is one
-//! commit. CRCs are CRC32C: that of a segment header covers the header without the CRC, that of a group
-//! everything after the CRC.
+//! An LSN counts the bytes after the segment headers, as if all segments were concatenated. A group may begin
+//! in one segment and end in a later one. One flush writes one group; each entry is one commit. CRCs are
+//! CRC32C: that of a segment header covers the header without the CRC, that of a group everything after the
+//! CRC.
 //!
-//! Segments are recycled, so old bytes follow the newest group. They never pass for new ones, because
-//! a group contains its own LSN, which is unique in a log, and the random salt of the segment in which
-//! it begins. So not even a stored value that imitates a group passes for one.
+//! Segments are recycled, so old bytes follow the newest group. They are never mistaken for new ones: a group
+//! contains its own LSN, which is unique in a log, and the random salt of the segment in which it begins.
+//! This excludes even a stored value that imitates a group.
 
 use firn_base::{Error, Lsn, Result, SqlState};
 use std::path::Path;
@@ -140,7 +140,7 @@ impl SegmentHeader {
             || header.file_bytes >> 62 != 0
             || !aligned
         {
-            return Err(damaged("its header makes no sense"));
+            return Err(damaged("its header is invalid"));
         }
         Ok(header)
     }
@@ -182,7 +182,7 @@ impl GroupHeader {
 pub fn seal_group(chunks: &mut [Vec<u8>], entries: u32, lsn: Lsn, salt: u64) {
     let length = chunks.iter().map(Vec::len).sum::<usize>();
     debug_assert!(length > GROUP_HEADER_LEN && length.is_multiple_of(GROUP_ALIGNMENT));
-    let (group, rest) = chunks.split_first_mut().expect("it has a header");
+    let (group, rest) = chunks.split_first_mut().expect("a group has a header");
     group[4..8].copy_from_slice(&entries.to_le_bytes());
     group[8..16].copy_from_slice(&lsn.0.to_le_bytes());
     group[16..24].copy_from_slice(&((length - GROUP_HEADER_LEN) as u64).to_le_bytes());

@@ -66,7 +66,7 @@ impl Group {
     /// The commits, in order.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let mut rest = &self.bytes[..];
-        (0..self.entries).map(move |_| take_entry(&mut rest).expect("checked when it was read"))
+        (0..self.entries).map(move |_| take_entry(&mut rest).expect("the group was checked when it was read"))
     }
 }
 
@@ -164,7 +164,7 @@ impl Reader {
         }
         if let Some(group) = self.group_at(self.position)? {
             if !well_formed(&group.bytes, group.entries) {
-                return Err(self.damaged(self.position, "The entries of the group there make no sense."));
+                return Err(self.damaged(self.position, "The entries of the group there are invalid."));
             }
             self.position = group.end;
             return Ok(Some(group));
@@ -180,7 +180,7 @@ impl Reader {
             return Ok(None);
         };
         let Some(header) = self.fetch(lsn, GROUP_HEADER_LEN as u64)? else { return Ok(None) };
-        let header = GroupHeader::decode(header.try_into().expect("fetched so many"));
+        let header = GroupHeader::decode(header.try_into().expect("a header was fetched"));
         let fits = header.lsn == lsn
             && header.salt == salt
             && header.entries > 0
@@ -190,7 +190,7 @@ impl Reader {
             return Ok(None);
         }
         let length = GROUP_HEADER_LEN as u64 + header.length;
-        let group = self.fetch(lsn, length)?.expect("it ends before the log's files do");
+        let group = self.fetch(lsn, length)?.expect("the group ends before the log's files do");
         if crc32c::crc32c(&group[4..]) != header.crc {
             return Ok(None);
         }
@@ -205,7 +205,7 @@ impl Reader {
         let mut lsn = self.position.0 + STEP;
         while lsn + HEADER <= self.end.0 {
             let length = (self.end.0 - lsn).min(WINDOW_BYTES);
-            let bytes = self.fetch(Lsn(lsn), length)?.expect("it ends before the log's files do");
+            let bytes = self.fetch(Lsn(lsn), length)?.expect("the window ends before the log's files do");
             // A group has its own LSN after eight bytes; other data hardly ever matches that.
             let candidates: Vec<u64> = (0..=length - HEADER)
                 .step_by(GROUP_ALIGNMENT)
@@ -218,8 +218,7 @@ impl Reader {
                     return Err(self.damaged(
                         self.position,
                         &format!(
-                            "Commits that are whole follow at byte {byte} of \"{}\", so this is no write that a \
-                             crash cut off.",
+                            "Whole commits follow at byte {byte} of \"{}\", so a crash cannot be the cause.",
                             path.display()
                         ),
                     ));
@@ -277,7 +276,7 @@ impl Reader {
             let mut filled = 0;
             while filled < wanted {
                 let at = Lsn(lsn.0 + filled);
-                let segment = self.segment_of(at).expect("below the end");
+                let segment = self.segment_of(at).expect("the position is below the end");
                 let (file, offset) = (segment.file.clone(), DATA_START + (at.0 - segment.header.first.0));
                 let step = (wanted - filled).min(segment.header.end().0 - at.0);
                 file.read_at(&mut self.window[filled as usize..(filled + step) as usize], offset)?;

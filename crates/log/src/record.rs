@@ -337,7 +337,7 @@ fn max_bytes(cells: &[Cell<'_>]) -> usize {
     cells.len() * MAX_CELL_BYTES + cells.iter().map(strings).sum::<usize>()
 }
 
-/// The tag and the width of a word of so many bytes.
+/// The tag and the width of a word, by its number of bytes.
 const WORD_FORMS: [(u8, u8); 9] = [
     (TAG_ZERO, 0),
     (TAG_WORD_1, 1),
@@ -500,7 +500,7 @@ pub enum Record<'a> {
         /// The chunks of the file that hold the records.
         chunks: SpilledChunks<'a>,
     },
-    /// Rows were inserted that lie in files, which the bytes name.
+    /// Rows in files were inserted; the bytes are the files' names.
     Loaded(&'a [u8]),
 }
 
@@ -699,7 +699,7 @@ impl<'a> RawRecord<'a> {
     }
 }
 
-/// Where records lie in a spill file. Ends after the first malformed one.
+/// The chunks of records in a spill file. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct SpilledChunks<'a> {
     rest: &'a [u8],

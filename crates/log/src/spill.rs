@@ -13,9 +13,10 @@
 //!                | magic  | version | crc | number | database |
 //! ```
 //!
-//! A file counts if an entry of the log names it. The file of a transaction that did not commit before a crash is removed when
-//! the database is opened, and a file whose entry precedes the checkpoint is removed together with that part of the log. The
-//! position, length and CRC32C of each chunk are in the log, so a rollback to a savepoint changes no file.
+//! A file counts if an entry of the log names it. The file of a transaction that did not commit before a
+//! crash is removed when the database is opened. A file whose entry precedes the checkpoint is removed
+//! together with that part of the log. The position, length and CRC32C of each chunk are in the log, so a
+//! rollback to a savepoint changes no file.
 
 use crate::DatabaseId;
 use firn_base::disk::{Disk, DiskFile, PageBuffer};

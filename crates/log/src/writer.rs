@@ -8,12 +8,12 @@
 //!
 //! ```text
 //!   committers ── append ──> queue ── leader swaps it for an empty one ──> group ──> segment file
-//!                            (appending goes on while the leader writes)
+//!                            (appending continues while the leader writes)
 //! ```
 //!
-//! There are two background threads. The *flusher* leads when commits have been in the queue for longer
-//! than a tick and no thread waits for them (`synchronous_commit = off`), or when the queue grows large.
-//! The *preparer* creates the next segment in advance. Both sleep while nothing is appended.
+//! There are two background threads. The *flusher* leads when the queue grows large. It also leads when
+//! commits have been in the queue for longer than a tick and no thread waits for them (`synchronous_commit =
+//! off`). The *preparer* creates the next segment in advance. Both sleep while nothing is appended.
 //!
 //! Invariant: groups are written one after the other, each synced before the next begins; so a
 //! torn group is the last one, and `durable` never passes a byte that is not on disk.
@@ -37,8 +37,8 @@ use std::time::Duration;
 /// How a log is written.
 #[derive(Clone, Copy, Debug)]
 pub struct LogOptions {
-    /// Largest length of segment files made from now on; a multiple of 8 above 4096. The first one
-    /// is smaller and each following one twice as long, so that a small database stays small.
+    /// Largest length of segment files made from now on; a multiple of 8 above 4096. The first one is smaller
+    /// and each following one twice as long, so that the log of a small database is small.
     pub segment_bytes: u64,
     /// Commits that no thread waits for are written after one to two intervals.
     pub flush_interval: Duration,
@@ -65,7 +65,7 @@ impl Default for LogOptions {
     }
 }
 
-/// After so many ticks without a commit the flusher sleeps until the next one wakes it.
+/// The number of ticks without a commit after which the flusher sleeps until the next commit wakes it.
 const IDLE_TICKS: u32 = 20;
 
 /// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
@@ -84,7 +84,7 @@ struct Shared {
     /// Everything before this position is on disk. The leader stores it after its sync (Release); waiting threads load it
     /// (Acquire), although it publishes nothing but the number itself.
     durable: AtomicU64,
-    /// Every commit up to this time lies before `durable`.
+    /// Every commit up to this time is before `durable`.
     durable_time: AtomicU64,
     /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
     failed: AtomicBool,
@@ -315,9 +315,9 @@ impl Log {
         self.shared.queue.lock().end()
     }
 
-    /// A position where a group begins and after which everything lies that is appended from now on: a
-    /// [`crate::Reader`] that must see all of that may start there. Commits that were appended shortly
-    /// before may also lie after it.
+    /// A position at which a group begins and after which everything is appended from now on. A
+    /// [`crate::Reader`] that must see all of that may start there. Commits that were appended shortly before
+    /// may also be after it.
     pub fn reader_start(&self) -> Lsn {
         self.shared.queue.lock().begin
     }
@@ -429,7 +429,7 @@ impl Shared {
             let group = self.take_queue(&mut writer);
             flushes.flushing = true;
             flushes.flushing_to = group.end;
-            assert!(lsn <= flushes.flushing_to, "nothing has been appended up to {lsn:?}");
+            assert!(lsn <= flushes.flushing_to, "the log has not been appended up to {lsn:?}");
             drop(flushes);
             let lead = Lead(self);
             let flushed = self.flush(&mut writer, group);
@@ -528,8 +528,8 @@ impl Shared {
                 writer.segment = self.next_segment(group.end.0 - at.0)?;
             }
             let header = &writer.segment.header;
-            assert!(header.first <= at && at < header.end(), "the writer stands in its segment");
-            // The part of the group that lies in the segment.
+            assert!(header.first <= at && at < header.end(), "the writer's position is in its segment");
+            // The part of the group that is in the segment.
             let mut parts = Vec::with_capacity(group.chunks.len());
             let (start, mut space) = (at, (header.end().min(group.end).0 - at.0) as usize);
             while space > 0 {

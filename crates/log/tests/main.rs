@@ -24,7 +24,7 @@ fn open(disk: &Arc<SimulatedDisk>, at: Lsn) -> Result<Log> {
     Log::open(disk.clone(), directory(), DATABASE, at, options())
 }
 
-/// The redo of commit `number`: some inserts that say the number, of a length that varies.
+/// The redo of commit `number`: some inserts with the number, of varying length.
 fn redo(number: u64) -> Vec<u8> {
     let mut redo = RedoBuffer::new();
     for row in 0..number % 5 {
@@ -82,7 +82,7 @@ fn log_files(disk: &SimulatedDisk) -> Vec<PathBuf> {
 }
 
 #[test]
-fn commits_come_back_in_order_and_the_log_goes_on_where_it_ended() {
+fn commits_are_read_in_order_and_the_log_continues_where_it_ended() {
     let disk = SimulatedDisk::new();
     let (mut at, mut count) = (Lsn(0), 0);
     for _ in 0..5 {
@@ -305,7 +305,7 @@ fn committers_share_their_syncs() {
 }
 
 #[test]
-fn commits_that_nobody_waits_for_become_durable_soon_also_after_an_idle_while() {
+fn commits_without_a_waiting_thread_become_durable_soon_also_after_an_idle_time() {
     let disk = SimulatedDisk::new();
     let quick = LogOptions { flush_interval: Duration::from_millis(1), ..options() };
     let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), quick).unwrap();
@@ -423,7 +423,7 @@ fn truncated_segments_are_used_again_and_their_old_bytes_are_never_read() {
 }
 
 #[test]
-fn foreign_missing_and_other_versions_files_are_told_apart() {
+fn foreign_missing_and_other_versions_files_are_distinguished() {
     let disk = written(30);
     let files = log_files(&disk);
     let state = |disk: &SimulatedDisk, what: &str| {

@@ -251,7 +251,7 @@ impl Connection {
 
     /// Splits a script into statements.
     pub(crate) fn split_script(&self, script: &str) -> Result<Vec<Parsed>> {
-        stack::with_room_for_tree(|| parse::parse_with(script, self.facts.standard_strings))
+        stack::with_room_for_tree(|| parse::parse_with(script, self.facts.syntax))
     }
 
     /// Prepares a statement of a script.
@@ -276,7 +276,7 @@ impl Connection {
     /// As [`Connection::prepare_typed`], but an error does not fail the transaction block.
     pub(crate) fn prepare_text(&mut self, sql: &str, types: &[Option<TypeId>]) -> Result<Statement> {
         self.prepare_guarded(|connection| {
-            connection.prepare_inner(parse::parse_one_with(sql, connection.facts.standard_strings)?, types)
+            connection.prepare_inner(parse::parse_one_with(sql, connection.facts.syntax)?, types)
         })
     }
 
@@ -895,16 +895,12 @@ impl Connection {
             if self.options.spill.limit() != limit.unwrap_or(u64::MAX) {
                 self.options.spill = self.shared.spill_area(limit);
             }
-            (settings.search_path(), settings.has_standard_strings())
+            (settings.search_path(), settings.syntax())
         };
-        let (search_path, standard_strings) = self.services.with_settings(copy);
+        let (search_path, syntax) = self.services.with_settings(copy);
         let (facts, style) = (&*self.facts, self.options.style);
-        if facts.search_path != search_path
-            || facts.style != style
-            || facts.standard_strings != standard_strings
-        {
-            self.facts =
-                Arc::new(SessionFacts { search_path, style, standard_strings, ..(*self.facts).clone() });
+        if facts.search_path != search_path || facts.style != style || facts.syntax != syntax {
+            self.facts = Arc::new(SessionFacts { search_path, style, syntax, ..(*self.facts).clone() });
         }
         // Sessions that see things alike share their plans at no cost.
         if *self.facts == *self.shared.facts {

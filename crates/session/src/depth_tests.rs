@@ -357,3 +357,20 @@ fn planning_can_be_cancelled_wherever_it_looks() {
     }
     assert!(looks > 3, "planning looks {looks} times");
 }
+
+/// `max_stack_depth` lowers the limit and never raises it.
+#[test]
+fn a_smaller_stack_depth_allows_fewer_levels() {
+    let mut connection = Database::memory().unwrap().connect();
+    let mut state = |depth: &str, levels: usize| {
+        connection.execute(&format!("SET max_stack_depth = '{depth}'")).unwrap();
+        let sql = format!("SELECT {}1{}", "abs(".repeat(levels), ")".repeat(levels));
+        connection.query(&sql).err().map(|error| error.state().to_string())
+    };
+    let too_deep = Some(TOO_DEEP.to_owned());
+    assert_eq!(state("200kB", 20), None);
+    assert_eq!(state("200kB", 60), too_deep);
+    assert_eq!(state("2MB", 60), None);
+    assert_eq!(state("2MB", 400), too_deep);
+    assert_eq!(state("6MB", 400), too_deep);
+}

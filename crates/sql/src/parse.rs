@@ -37,18 +37,17 @@ impl Parsed {
 
 /// The statements of a script; empty ones are left out.
 pub fn parse(script: &str) -> Result<Vec<Parsed>> {
-    parse_with(script, true)
+    parse_with(script, Options::default())
 }
 
-/// As [`parse`], with strings in which backslashes are ordinary characters, or are not.
-pub fn parse_with(script: &str, standard_conforming_strings: bool) -> Result<Vec<Parsed>> {
+/// As [`parse`], with the session's options.
+pub fn parse_with(script: &str, options: Options) -> Result<Vec<Parsed>> {
     // No client of a protocol can send one; a program in this process can.
     if let Some(at) = script.bytes().position(|byte| byte == 0) {
         let message = "invalid byte sequence for encoding \"UTF8\": 0x00";
         let error = Error::new(SqlState::CHARACTER_NOT_IN_REPERTOIRE, message);
         return Err(error.with_position(character_position(script, at as u32)));
     }
-    let options = Options { standard_conforming_strings, ..Options::default() };
     let nodes = firn_syntax::parse(script, options)?;
     let script: Arc<str> = script.into();
     Ok(nodes
@@ -60,12 +59,12 @@ pub fn parse_with(script: &str, standard_conforming_strings: bool) -> Result<Vec
 /// The one statement of a text, or nothing if the text is empty.
 /// 42601 if there are several, as PostgreSQL says of prepared statements.
 pub fn parse_one(text: &str) -> Result<Option<Parsed>> {
-    parse_one_with(text, true)
+    parse_one_with(text, Options::default())
 }
 
-/// As [`parse_one`], with strings as [`parse_with`] reads them.
-pub fn parse_one_with(text: &str, standard_conforming_strings: bool) -> Result<Option<Parsed>> {
-    let mut statements = parse_with(text, standard_conforming_strings)?;
+/// As [`parse_one`], with the session's options.
+pub fn parse_one_with(text: &str, options: Options) -> Result<Option<Parsed>> {
+    let mut statements = parse_with(text, options)?;
     match statements.len() {
         0 | 1 => Ok(statements.pop()),
         _ => Err(Error::new(

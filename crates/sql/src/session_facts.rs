@@ -4,6 +4,7 @@
 use crate::files::ZoneMaps;
 use crate::sources::Sources;
 use firn_base::TextStyle;
+use firn_syntax::Options;
 
 /// What a statement's meaning depends on besides its text and the catalog.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,8 +17,8 @@ pub struct SessionFacts {
     pub database: String,
     /// How literals are read, and values that are folded are written.
     pub style: TextStyle,
-    /// Whether backslashes are ordinary characters in strings.
-    pub standard_strings: bool,
+    /// How statements are read.
+    pub syntax: Options,
     /// Names that are resolved before any schema is searched, and what they stand for.
     pub sources: Sources,
     /// The zone maps of files that statements have read. All sessions of a database share them.
@@ -31,7 +32,7 @@ impl Default for SessionFacts {
             user: "firn".to_owned(),
             database: "firn".to_owned(),
             style: TextStyle::DEFAULT,
-            standard_strings: true,
+            syntax: Options::default(),
             sources: Sources::default(),
             zones: ZoneMaps::default(),
         }

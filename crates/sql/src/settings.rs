@@ -16,6 +16,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+/// The default of `max_stack_depth`.
+const DEFAULT_STACK_KB: i64 = 2048;
+
 /// A setting and what there is to say about it.
 pub struct Described<'s> {
     /// Its name.
@@ -374,9 +377,17 @@ impl Settings {
         }
     }
 
-    /// Whether backslashes are ordinary characters in strings.
-    pub fn has_standard_strings(&self) -> bool {
-        self.known("standard_conforming_strings") == "on"
+    /// How statements are read. PostgreSQL's default for the depth of the stack allows as many levels as we do, and a smaller one
+    /// allows as much fewer; a larger one allows no more.
+    pub fn syntax(&self) -> firn_syntax::Options {
+        let depth =
+            kilobytes(self.known("max_stack_depth")).unwrap_or(DEFAULT_STACK_KB).min(DEFAULT_STACK_KB);
+        let levels = i64::from(firn_syntax::DEPTH_LIMIT) * depth / DEFAULT_STACK_KB;
+        firn_syntax::Options {
+            standard_conforming_strings: self.known("standard_conforming_strings") == "on",
+            depth_limit: levels.max(1) as u32,
+            ..firn_syntax::Options::default()
+        }
     }
 
     /// What the client calls itself.

@@ -1,5 +1,5 @@
-//! How long index operations take: prints nanoseconds per insert, lookup and range with a million
-//! keys in random order, and a checksum of what was found.
+//! The time of index operations: prints nanoseconds per insert, look-up and range with a million keys in
+//! random order, and a checksum of what was found.
 //!
 //! `cargo run --release -p firn-storage --example index_speed [keys]`
 
@@ -65,7 +65,7 @@ fn main() {
     timed("unique: claim", keys, |guard, number| {
         let number = order[number as usize];
         let judge = &mut |_| Err::<Verdict, _>("duplicate");
-        unique.claim(&key(&unique, number), row(number), guard, judge).expect("each key comes once");
+        unique.claim(&key(&unique, number), row(number), guard, judge).expect("each key is inserted once");
         0
     });
     timed("unique: lookup", keys, |guard, number| {

@@ -1,6 +1,6 @@
-//! What keys cost a load: prints nanoseconds a row for batches of keys in different orders, entered as each batch comes
-//! and together, on one thread and on several, beside what the rows cost without an index; and what an index costs that is
-//! made of the rows.
+//! The cost of keys in a load: prints nanoseconds per row for batches of keys in different orders, entered
+//! with each batch and together, on one thread and on several; for comparison the cost of the rows without an
+//! index, and of an index that is built from the rows.
 //!
 //! `cargo run --release -p firn-storage --example load_speed [rows] [threads] [which]`
 
@@ -11,10 +11,10 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Representation, Snapshot, Stamp, TableId, Time};
 use firn_storage::{ColumnSpec, Index, IndexColumn, IndexId, IndexSpec, Table, TableOptions, WriteSet, pin};
 
-/// Rows of a batch, as of half a megabyte of lineitem.
+/// Rows of a batch, as in half a megabyte of lineitem.
 const BATCH: usize = 4_200;
 
-/// What a load took for each row: nanoseconds by the clock and of all processors, and bytes of the index.
+/// The cost of a load per row: nanoseconds of wall-clock time and of all processors, and bytes of the index.
 #[derive(Clone, Copy)]
 struct Cost {
     time: f64,
@@ -35,7 +35,7 @@ fn index(representation: Representation, unique: bool) -> Arc<Index> {
     Index::new(IndexSpec { id, name, columns: vec![column], unique, values: true })
 }
 
-/// Loads the keys; those that wait are entered by so many threads.
+/// Loads the keys; waiting keys are entered by `threads` threads.
 fn load(
     representation: Representation,
     unique: Option<bool>,
@@ -76,12 +76,12 @@ fn load(
     let busy = (processor_ns() - busy) / keys.len() as f64;
     let time = begin.elapsed().as_nanos() as f64 / keys.len() as f64;
     let held = table.indexes().iter().map(|index| index.held_bytes()).sum::<u64>();
-    // The rows point at its records.
+    // The rows refer to its records.
     std::mem::forget(writes);
     (table, Cost { time, busy, bytes: held as f64 / keys.len() as f64 })
 }
 
-/// Nanoseconds for each row of a table, by the clock, that an index takes to be made on so many threads.
+/// Wall-clock nanoseconds per row of a table to build an index on `threads` threads.
 fn make(table: &Table, representation: Representation, unique: bool, threads: usize) -> f64 {
     let index = index(representation, unique);
     let guard = &pin();
@@ -95,9 +95,9 @@ fn make(table: &Table, representation: Representation, unique: bool, threads: us
     begin.elapsed().as_nanos() as f64 / f64::from(rows)
 }
 
-/// What all threads have worked so far.
+/// The processor time of all threads so far.
 fn processor_ns() -> f64 {
-    // SAFETY: the call writes what it is given room for.
+    // SAFETY: the call writes to a struct that it is given.
     let time = unsafe {
         let mut time: libc::timespec = std::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time);

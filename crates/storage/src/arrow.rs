@@ -1,7 +1,7 @@
-//! How values appear as Arrow: the one table of types, and the way between values and arrays.
+//! How values are represented in Arrow: the one table of types, and the conversion between values and arrays.
 //!
-//! Scans yield the images of numerics with scales of their own and of arrays as they lie, as `BinaryView`; `crate::images`
-//! turns them into the Arrow types that others know, and back.
+//! Scans return numerics without a fixed scale and arrays as their images, in `BinaryView`. `crate::images`
+//! converts these to the Arrow types that other programs know, and back.
 
 use arrow_array::builder::{
     BinaryViewBuilder, BooleanBuilder, FixedSizeBinaryBuilder, PrimitiveBuilder, StringViewBuilder,
@@ -63,14 +63,15 @@ pub fn field(name: &str, ty: SqlType, nullable: bool) -> Field {
     Field::new(name, data_type(ty), nullable).with_metadata(metadata)
 }
 
-/// A field of a file that holds what scans yield, with [`REPRESENTATION_KEY`] metadata, since images of numerics and of arrays are
-/// bytes to others.
+/// A field of a file that holds what scans return. It has [`REPRESENTATION_KEY`] metadata, since other
+/// programs see the images of numerics and of arrays as plain bytes.
 pub fn stored_field(name: &str, representation: Representation, nullable: bool) -> Field {
     let metadata = HashMap::from([(REPRESENTATION_KEY.to_owned(), representation.to_string())]);
     Field::new(name, data_type(representation), nullable).with_metadata(metadata)
 }
 
-/// Whether a field is one of values of a representation. Files of before say nothing but the Arrow type, and hold no images.
+/// Whether a field holds values of a representation. Older files have only the Arrow type, and hold no
+/// images.
 pub fn is_stored_field(field: &Field, representation: Representation) -> bool {
     let is_named = match field.metadata().get(REPRESENTATION_KEY) {
         Some(name) => Representation::from_name(name) == Some(representation),
@@ -79,11 +80,11 @@ pub fn is_stored_field(field: &Field, representation: Representation) -> bool {
     is_named && *field.data_type() == data_type(representation)
 }
 
-/// The SQL type of a field: from its metadata, else the natural one of its Arrow type; `None` for
-/// Arrow types that no SQL type stands for.
+/// The SQL type of a field: from its metadata, otherwise the natural one of its Arrow type. `None` for Arrow
+/// types without an SQL type.
 ///
-/// Metadata counts only as long as the Arrow type still is the one it was written for: functions and
-/// set operations pass fields on that they have changed.
+/// Metadata counts only if the Arrow type is still the one that it was written for: functions and set
+/// operations copy the metadata of fields whose type they have changed.
 pub fn sql_type(field: &Field) -> Option<SqlType> {
     let declared = field.metadata().get(SQL_TYPE_KEY).and_then(|name| SqlType::parse(name).ok());
     match declared {
@@ -92,10 +93,10 @@ pub fn sql_type(field: &Field) -> Option<SqlType> {
     }
 }
 
-/// The SQL type that stands for an Arrow type which carries no declaration.
+/// The SQL type of an Arrow type that has no metadata.
 fn natural_type(data_type: &DataType) -> Option<SqlType> {
     Some(match data_type {
-        // A column of nothing but NULL; PostgreSQL calls it text, too.
+        // A column of NULLs only; PostgreSQL calls it text, too.
         DataType::Null => SqlType::Text,
         DataType::Boolean => SqlType::Boolean,
         DataType::Int8 | DataType::UInt8 | DataType::Int16 => SqlType::SmallInt,
@@ -121,8 +122,8 @@ fn natural_type(data_type: &DataType) -> Option<SqlType> {
     })
 }
 
-/// The value in a row of an array, which must be one of values of the representation, or of a type that [`sql_type`] maps to
-/// `ty`.
+/// The value in a row of an array. The array holds values of the representation, or is of a type that
+/// [`sql_type`] maps to `ty`.
 pub fn array_value(array: &dyn Array, row: usize, ty: impl Into<Representation>) -> Value {
     value_in(array, row, ty.into())
 }
@@ -147,7 +148,7 @@ fn value_in(array: &dyn Array, row: usize, representation: Representation) -> Va
         }
         DataType::UInt32 => Value::BigInt(i64::from(get::<UInt32Type>(array, row))),
         DataType::Int64 => Value::BigInt(get::<Int64Type>(array, row)),
-        // Unsigned numbers of other programs, which count rows; larger ones do not fit.
+        // Unsigned numbers of other programs are counts of rows; larger ones do not fit.
         DataType::UInt64 => Value::BigInt(i64::try_from(get::<UInt64Type>(array, row)).unwrap_or(i64::MAX)),
         DataType::Float32 => Value::Real(get::<Float32Type>(array, row)),
         DataType::Float64 => Value::Double(get::<Float64Type>(array, row)),
@@ -232,7 +233,7 @@ fn value_in(array: &dyn Array, row: usize, representation: Representation) -> Va
             let days = (nanoseconds / DAY).clamp(i128::from(i32::MIN), i128::from(i32::MAX)) as i32;
             Value::Interval(Interval { months: 0, days, nanoseconds: (nanoseconds % DAY) as i64 })
         }
-        other => panic!("no SQL type stands for {other}"),
+        other => panic!("Arrow type {other} has no SQL type"),
     }
 }
 
@@ -271,10 +272,10 @@ fn array_text(elements: &dyn Array, ty: SqlType) -> String {
     out
 }
 
-/// An array of values, which must have been coerced to the representation, in the type that [`data_type`] names.
+/// An array of the type that [`data_type`] returns. The values must have been coerced to the representation.
 pub fn values_to_array(values: &[Value], representation: impl Into<Representation>) -> ArrayRef {
     let representation = representation.into();
-    /// Panics if `pick` gives `None` for a value: it was not of the array's type.
+    /// Panics if `pick` returns `None` for a value: it was not of the array's type.
     fn primitive<T: ArrowPrimitiveType>(
         values: &[Value],
         representation: Representation,

@@ -17,13 +17,13 @@ use firn_base::{Cell, ColumnId, Representation, Slot};
 use firn_log::CellWriter;
 use std::ops::Range;
 
-/// The bytes of strings that views lead to. A view of a NULL may say anything, hence no more than there are.
+/// The bytes of the strings that views refer to. The view of a NULL may have any length, hence the limit.
 fn long_bytes(views: &[u128], buffers: &[Buffer]) -> usize {
     let lengths = views.iter().map(|view| *view as u32 as usize).filter(|length| *length > INLINE_BYTES);
     lengths.sum::<usize>().min(buffers.iter().map(Buffer::len).sum())
 }
 
-/// Columns of one length, of the types that [`crate::arrow::data_type`] gives.
+/// Columns of one length, of the types that [`crate::arrow::data_type`] returns.
 pub(crate) struct BatchRows<'a> {
     columns: Vec<Column<'a>>,
     rows: usize,
@@ -51,7 +51,7 @@ enum Values<'a> {
 }
 
 impl<'a> BatchRows<'a> {
-    /// Panics if the columns are not of the table's types or differ in length.
+    /// Panics if the columns are not of the table's types, or differ in length.
     pub fn new(columns: &'a [ArrayRef], specs: &[ColumnSpec]) -> BatchRows<'a> {
         assert_eq!(columns.len(), specs.len());
         let rows = columns.first().map_or(0, |column| column.len());
@@ -151,7 +151,7 @@ impl<'a> Rows<'a> for BatchRows<'a> {
             Values::Four(values) => append(&values[rows], 4, keys, |value| value as u64),
             Values::Eight(values) => append(&values[rows], 8, keys, |value| value as u64),
             Values::NarrowDecimal(values) => append(&values[rows], bytes, keys, |value| value as u64),
-            _ => panic!("plain keys are of numbers"),
+            _ => panic!("plain keys are numbers"),
         }
     }
 
@@ -215,7 +215,7 @@ impl<'a> Rows<'a> for BatchRows<'a> {
     }
 }
 
-/// Hands on values with their positions; what stands for NULL is zero.
+/// Passes values with their positions to `store`; a NULL is passed as zero.
 #[inline(always)]
 fn put<T: Copy + Default>(values: &[T], nulls: Option<&NullBuffer>, store: impl Fn(usize, T)) {
     match nulls {
@@ -229,7 +229,7 @@ fn put<T: Copy + Default>(values: &[T], nulls: Option<&NullBuffer>, store: impl 
 }
 
 impl BatchRows<'_> {
-    /// The bytes of strings that some rows put into a block's heap.
+    /// The bytes that the strings of some rows take in a block's heap.
     pub fn string_bytes(&self, from: usize, count: usize) -> usize {
         let bytes = |column: &Column<'_>| match &column.values {
             Values::Text(array) => long_bytes(&array.views()[from..][..count], array.data_buffers()),
@@ -261,7 +261,7 @@ mod tests {
         Representation::Bytes,
     ];
 
-    /// Strings that often come again, of every length around that of views.
+    /// Strings that often repeat, of every length around the limit of inline views.
     fn any_string(random: &mut Random) -> String {
         let length = random.uniform(0, 40) as usize;
         let first = char::from(b'a' + random.uniform(0, 2) as u8);
@@ -285,7 +285,7 @@ mod tests {
         Snapshot { read_time: Time(1), owner: Stamp::transaction(1) }
     }
 
-    /// A table with what its rows' versions lead to.
+    /// A table with the write set that its rows' versions refer to.
     struct Bench(Arc<Table>, WriteSet);
 
     impl Bench {
@@ -327,7 +327,7 @@ mod tests {
                 let arrays: Vec<ArrayRef> = arrays
                     .map(|(spec, values)| crate::arrow::values_to_array(values, spec.representation))
                     .collect();
-                // Also when the array begins somewhere else.
+                // Also when the array has an offset.
                 let from = random.uniform(0, rows - 1) as usize;
                 let count = rows as usize - from;
                 let arrays: Vec<ArrayRef> = arrays.iter().map(|array| array.slice(from, count)).collect();
@@ -368,7 +368,7 @@ mod tests {
         assert_eq!(block.heap().appended_bytes(), 17 + 16 + 17);
 
         let untidy = u128::from_le_bytes(*b"\x02\0\0\0ab and more.");
-        // SAFETY: a short string needs no buffer; that zeros follow it is what is in question.
+        // SAFETY: a short string needs no buffer. The bytes after it are what is tested.
         let array = unsafe { StringViewArray::new_unchecked(vec![untidy].into(), Vec::new(), None) };
         bench.insert(&[Arc::new(array)]);
         let scan = bench.0.scan(snapshot(), &[ColumnId(0)], false);

@@ -1,35 +1,37 @@
 //! The attic: undo records that a long reader still needs, in memory of their own.
 //!
-//! Memory of undo records is given back by whole segments, which several transactions share, and nearly every
-//! transaction has some record that somebody who began before it needs: that a row came to be, what a row was
-//! before. So behind a long reader the collector moves what is needed up here, and gives the segments back.
-//! Between two active snapshots that follow each other all times are the same to everybody, so little is needed:
+//! The memory of undo records is freed in whole segments, which several transactions share. Nearly every
+//! transaction has some record that an older reader needs, such as that a row was inserted, or what a row was
+//! before. So behind a long reader the collector moves the records that are needed here, and frees the
+//! segments. Between two neighbouring active snapshots all times are the same to every reader, so little is
+//! needed:
 //!
 //! | what happened to a row between two snapshots | what is kept of it |
 //! |---|---|
-//! | it came to be, and whatever it was changed to then | a record that it shares with all such rows of its block |
-//! | it was changed, any number of times | one record: of each column what it was first |
-//! | it went | a record |
-//! | it came and went; it was locked; whatever was taken back | nothing |
+//! | it was inserted, and perhaps changed then | a record that it shares with all such rows of its block |
+//! | it was changed, any number of times | one record: the first value of each column |
+//! | it was deleted | a record |
+//! | it was inserted and deleted; it was locked; any change that was undone | nothing |
 //!
-//! Readers walk the chains meanwhile. A record is put into the place of others by one store, into the newer
-//! neighbour or the chain's head, and what it stands for stays as it was until every guard of that time has gone.
-//! So a reader sees the chain before or after, and both tell it the same:
+//! Readers walk the chains meanwhile. One store puts a record in the place of others, into the newer
+//! neighbour or the chain's head. The replaced records stay unchanged until every guard of that time is
+//! released. So a reader sees the chain before or after the replacement, and both lead to the same row:
 //!
 //! ```text
-//! head → P → r2 → r1 → a → …        r2, r1: of transactions; a: in the attic, of the same stretch of time
+//! head → P → r2 → r1 → a → …        r2, r1: of transactions; a: in the attic, of the same interval
 //!        └──→ a' ─────────→ …        a' = what r2, r1 and a undo together
 //! ```
-//! When a snapshot ends, what it kept apart is made one where nothing else does so ([`Attic::settle`]).
+//! When a snapshot ends, records that only this snapshot distinguished are merged ([`Attic::settle`]).
 //!
 //! A reader that noted `a` as the head, copied the row while `r1` changed it, and finds `a` at the head again
-//! would believe its copy. Therefore nothing is moved before every guard has gone that was held when its
-//! transaction ended (the transaction manager sees to it).
+//! would use its copy. Therefore no record is moved before every guard is released that was held when its
+//! transaction ended (the transaction manager ensures it).
 //!
 //! Invariants:
-//! - What is up here ended before everything that is not, and stands behind it in every chain.
-//! - Of two snapshots that were active at the time of a move, none reads from the stamp of a record here up to
-//!   a time that it also stands for: the stamp is as good as any of these times.
+//! - The write sets whose records are here ended before all others. In every chain their records are behind
+//!   all others.
+//! - The stamp of a record here is as good as any other time that the record represents: no snapshot that is
+//!   active at a move reads between them.
 
 use crate::Guard;
 use crate::collect::{Garbage, clean_up, inserted_by, prefetch_after, replace, unlink};
@@ -44,42 +46,42 @@ use firn_base::{BlockNumber, RowId, Slot, TableId, Time};
 use smallvec::{SmallVec, smallvec};
 use std::collections::{HashMap, VecDeque};
 
-/// Records that are in no chain any more may stay so long as they are not more than these and a quarter of all.
+/// Records that are in no chain any more may remain while there are at most this many, plus a quarter of all.
 const FEW_OUT: usize = 1024;
 
-/// How far ahead in the list the older records are fetched of those that are to be settled.
+/// How far ahead in the list the older neighbours of records to be settled are fetched.
 const SETTLED_AHEAD: usize = 8;
 
-/// Undo records that are needed by snapshots older than most. The collector's.
+/// Undo records that only the oldest snapshots need. Owned by the collector.
 pub struct Attic {
     /// Updates and deletes, in the order of their stamps.
     records: VecDeque<OwnRecord>,
-    /// Those that were put together of older ones, in no order; and not older than this.
+    /// Records merged from older ones, unordered, and a time than which none of them is older.
     joined: Vec<OwnRecord>,
     joined_since: Time,
     /// How many of both are in no chain any more.
     out: usize,
-    /// Of every block in which rows came to be, when and where; the oldest first.
+    /// For every block with inserted rows, when and where; the oldest first.
     inserts: HashMap<BlockId, Vec<Inserts>>,
     /// The same in the order of their stamps.
     insert_times: VecDeque<(Time, BlockId)>,
-    /// The tables of all these, and of how many.
+    /// The tables of all these, and the number of records of each.
     tables: HashMap<TableId, (Arc<Table>, usize)>,
     /// Bytes of the records that are in chains.
     bytes: usize,
     until: Time,
-    /// Read times of the snapshots that keep records apart, ascending.
+    /// Read times of the snapshots that distinguish records, ascending.
     dividing: Vec<Time>,
-    /// Times after which, and up to which, there may be records that only an ended snapshot kept apart from older.
+    /// Intervals in which there may be records that only an ended snapshot distinguished from older ones.
     unsettled: VecDeque<(Time, Time)>,
 }
 
-/// Rows that are dead to everybody once all of a write set's records are unlinked.
+/// Rows that are dead to every snapshot once all of a write set's records are unlinked.
 type Dead<'a> = Vec<(&'a Arc<Table>, RowId)>;
 
 type BlockId = (TableId, BlockNumber);
 
-/// Rows of a block that came to be between two snapshots: a record that they share, and where they lie.
+/// Rows of a block that were inserted between two snapshots: the record that they share, and their slots.
 struct Inserts {
     record: OwnRecord,
     first: u32,
@@ -91,7 +93,8 @@ struct Inserts {
 struct Snapshots<'a>(&'a [Time]);
 
 impl Snapshots<'_> {
-    /// Whether nobody reads between two changes: sees one of them and not the other.
+    /// Whether no snapshot has its read time between two changes, that is, sees one of them and not the
+    /// other.
     fn see_both_or_none(self, one: Time, other: Time) -> bool {
         let before = |time: Time| self.0.partition_point(|read| *read < time);
         before(one) == before(other)
@@ -134,11 +137,11 @@ impl Attic {
 
     /// Takes in what is still needed of a write set's records, and unlinks them all.
     ///
-    /// `active` are the read times of all active snapshots, ascending. The caller guarantees that all others
-    /// read at this write set's time or later, that write sets are taken in in the order of their times, those
-    /// in between having been collected, and that no guard is held that was held when it ended. Whoever reads at
-    /// `until` or later, which is that time or later, need not look at what is kept: the fewer of these there are,
-    /// the less is written beside what all read.
+    /// `active` are the read times of all active snapshots, ascending. The caller guarantees that all other
+    /// snapshots read at this write set's time or later; that write sets are taken in in the order of their
+    /// times, those in between having been collected; and that no guard is held that was held when it ended.
+    /// `until` is that time or later. Readers at `until` or later can skip the kept records. The fewer other
+    /// readers there are, the fewer writes to memory that all transactions read.
     pub fn take_in(
         &mut self,
         retired: &Retired,
@@ -167,7 +170,7 @@ impl Attic {
                 continue;
             }
             match record.change() {
-                // In no chain: who reads at an earlier time does not know of the table.
+                // In no chain: a snapshot with an earlier read time does not have the table.
                 Change::Insert | Change::InsertMany if record.is_out() => {}
                 Change::Insert | Change::InsertMany => {
                     let shared = self.inserts_with(table, record, active, guard);
@@ -193,7 +196,7 @@ impl Attic {
         self.sweep(garbage, guard);
     }
 
-    /// The record that says of these and other rows of their block that they came to be.
+    /// The record of the insertion of these rows and of other rows of their block.
     fn inserts_with<'g>(
         &mut self,
         table: &Arc<Table>,
@@ -221,7 +224,7 @@ impl Attic {
         shared
     }
 
-    /// Takes in a record of an update or a delete. Whether its row is dead to everybody now.
+    /// Takes in a record of an update or a delete. Returns whether its row is now dead to every snapshot.
     fn take_in_change(
         &mut self,
         table: &Arc<Table>,
@@ -248,11 +251,11 @@ impl Attic {
         self.rebuild(table, record, active, garbage, guard)
     }
 
-    /// Makes one of records that nobody has reason to keep apart any more, some of it. Whether there is more.
+    /// Merges up to `most` records that no snapshot distinguishes any more. Returns whether there are more.
     ///
-    /// `active` are the read times of all active snapshots, ascending: the caller guarantees that all others read
-    /// at [`Attic::until`] or later, and calls this before it has write sets taken in with the same. Records of
-    /// inserts stay as they are; there are few.
+    /// `active` are the read times of all active snapshots, ascending. The caller guarantees that all other
+    /// snapshots read at [`Attic::until`] or later, and calls this with the same list before it has write
+    /// sets taken in. Records of inserts remain as they are; there are few.
     pub fn settle(&mut self, active: &[Time], most: usize, garbage: &mut Garbage, guard: &Guard) -> bool {
         if self.dividing != active {
             let next = |time: Time| active.get(active.partition_point(|read| *read <= time)).copied();
@@ -301,8 +304,8 @@ impl Attic {
         !self.unsettled.is_empty()
     }
 
-    /// Makes one of a record and the older one behind it, if nobody has reason to keep them apart. The caller puts
-    /// what is returned, which stands in the record's place in its chain, into its place here.
+    /// Merges a record with the older one behind it, if no snapshot distinguishes them. The caller lists the
+    /// returned record, which takes the record's place in its chain, in its place here.
     fn settle_one(
         &mut self,
         record: Record<'_>,
@@ -352,10 +355,11 @@ impl Attic {
         }
     }
 
-    /// Makes what is left to be known of a chain from a record of a transaction on. Whether its row is dead
-    /// to everybody now.
+    /// Makes the part of a chain from a transaction's record on as small as the snapshots permit. Returns
+    /// whether its row is now dead to every snapshot.
     ///
-    /// Those who read between older records may have gone since these were taken in, and then they become one.
+    /// Snapshots that distinguished older records may have ended since these were taken in; then those are
+    /// merged too.
     #[cold]
     fn rebuild(
         &mut self,
@@ -390,11 +394,11 @@ impl Attic {
                     }
                 }
                 (Some(under), Change::Delete) if under.is_insert() => {
-                    debug_assert!(next == record, "nothing happens to a row that is gone");
+                    debug_assert!(next == record, "a deleted row does not change");
                     dead = true;
                     None
                 }
-                // As it stands there.
+                // As it is in the chain.
                 _ if next != record && next.older(guard) == top => Some(next),
                 _ => {
                     made.push(self.keep(table, OwnRecord::copy(next), top, guard));
@@ -415,7 +419,7 @@ impl Attic {
         dead && clean_up(table, record, Change::Delete, garbage, guard)
     }
 
-    /// Keeps a record, which is about to stand before `older`.
+    /// Keeps a record, which is about to be linked before `older`.
     fn keep<'g>(
         &mut self,
         table: &Arc<Table>,
@@ -447,10 +451,10 @@ impl Attic {
         self.out += 1;
     }
 
-    /// Unlinks what nobody needs who reads at `horizon` or later, some of it, and cleans up after it. Whether
-    /// there is more.
+    /// Unlinks up to `most` records that no snapshot at `horizon` or later needs, and removes index entries
+    /// and slots that become free. Returns whether there are more.
     ///
-    /// The caller guarantees that every active and future snapshot does.
+    /// The caller guarantees that every active and future snapshot reads at `horizon` or later.
     pub fn collect(&mut self, horizon: Time, most: usize, garbage: &mut Garbage, guard: &Guard) -> bool {
         for _ in 0..most {
             if let Some((time, block)) = self.insert_times.front().copied()
@@ -466,7 +470,7 @@ impl Attic {
                     }
                     self.collect_chain(record, garbage, guard);
                 }
-                let own = self.records.pop_front().expect("just looked at");
+                let own = self.records.pop_front().expect("`front` returned it");
                 self.forget(own, garbage, guard);
             } else {
                 break;
@@ -492,7 +496,7 @@ impl Attic {
             }
             let times = self.joined.iter().map(|own| time_of(own.record(guard)));
             self.joined_since = times.min().unwrap_or(Time(0));
-            // Some in order may have been collected with them.
+            // Some of these may have been collected with them.
             return is_due(self.records.front());
         }
         false
@@ -500,7 +504,7 @@ impl Attic {
 
     /// Unlinks the oldest inserts of a block.
     fn collect_inserts(&mut self, block: BlockId, garbage: &mut Garbage, guard: &Guard) {
-        let of_block = self.inserts.get_mut(&block).expect("what is listed by time is listed by block");
+        let of_block = self.inserts.get_mut(&block).expect("an entry by time has one by block");
         let Inserts { record: own, first, end } = of_block.remove(0);
         if of_block.is_empty() {
             self.inserts.remove(&block);
@@ -511,7 +515,7 @@ impl Attic {
         self.forget(own, garbage, guard);
     }
 
-    /// Unlinks a record and what stands behind it, the oldest first.
+    /// Unlinks a record and those behind it, the oldest first.
     fn collect_chain(&mut self, record: Record<'_>, garbage: &mut Garbage, guard: &Guard) {
         garbage.purges.finish_above(record, guard);
         let table = self.tables[&record.block().table].0.clone();
@@ -530,22 +534,22 @@ impl Attic {
         }
     }
 
-    /// Gives up a record that is in no chain any more.
+    /// Frees a record that is in no chain any more.
     fn forget(&mut self, own: OwnRecord, garbage: &mut Garbage, guard: &Guard) {
         debug_assert!(own.record(guard).is_out());
         let id = own.record(guard).block().table;
         garbage.records.push(own);
         self.out -= 1;
-        let (_, records) = self.tables.get_mut(&id).expect("of every record");
+        let (_, records) = self.tables.get_mut(&id).expect("each record's table is listed");
         *records -= 1;
         if *records == 0 {
-            let (table, _) = self.tables.remove(&id).expect("just looked at");
+            let (table, _) = self.tables.remove(&id).expect("the table is listed");
             let tables: TouchedTables = smallvec![table];
             garbage.tables.push(tables);
         }
     }
 
-    /// Gives up the records that are in no chain any more, if they have become many.
+    /// Frees the records that are in no chain any more, if there are many.
     fn sweep(&mut self, garbage: &mut Garbage, guard: &Guard) {
         if self.out <= FEW_OUT + (self.records.len() + self.joined.len()) / 4 {
             return;
@@ -563,10 +567,10 @@ impl Attic {
     }
 
     /// Calls `visit` with every row that write sets whose records were taken in have changed after `since`,
-    /// until it returns false; false if it did. Some active snapshot reads at `since`. Rows that have come
-    /// and gone again are left out.
+    /// until it returns false; returns false in that case. An active snapshot reads at `since`. Rows that
+    /// were inserted and deleted after it are left out.
     pub fn changes(&self, since: Time, guard: &Guard, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
-        // They are in the order of their times; those joined of older ones are few.
+        // They are in the order of their times; there are few merged ones.
         let first = self.records.partition_point(|own| time_of(own.record(guard)) <= since);
         let changed = self.records.range(first..).chain(&self.joined).all(|own| {
             let record = own.record(guard);
@@ -583,12 +587,13 @@ impl Attic {
         changed
             && self.insert_times.range(newer..).all(|(time, block)| {
                 let is_of_time = |inserts: &&Inserts| time_of(inserts.record.record(guard)) == *time;
-                let inserts = self.inserts[block].iter().find(is_of_time).expect("listed by block as well");
+                let inserts =
+                    self.inserts[block].iter().find(is_of_time).expect("an entry by time has one by block");
                 self.inserted(inserts, guard, &mut visit)
             })
     }
 
-    /// As [`Attic::changes`] for rows of a block that came to be.
+    /// As [`Attic::changes`], for the inserted rows of a block.
     fn inserted(
         &self,
         inserts: &Inserts,
@@ -610,8 +615,8 @@ impl Attic {
     }
 }
 
-/// Unlinks the records of a write set from one on whose changes were taken back, the newest first: together they
-/// are nothing to anybody, but each restores what the one before it had made.
+/// Unlinks the records of a write set from `first` on, whose changes were undone, the newest first. All
+/// together they have no effect on any reader, but each one undoes what the record before it had restored.
 #[cold]
 fn take_out_undone<'g>(retired: &Retired, first: usize, dead: &mut Dead<'g>, guard: &'g Guard) {
     for at in retired.records[first..].iter().rev() {
@@ -632,9 +637,9 @@ fn take_out_undone<'g>(retired: &Retired, first: usize, dead: &mut Dead<'g>, gua
     }
 }
 
-/// When the change was committed that a record is of, or as good as.
+/// The commit time of a record's change, or an equivalent one.
 fn time_of(record: Record<'_>) -> Time {
-    record.stamp().time().expect("what is taken in has ended")
+    record.stamp().time().expect("the attic takes in ended write sets only")
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! A block: up to 1 MiB of rows of one table, stored by column, changed in place.
 //!
-//! Writers and readers meet here without locks. The protocol, which every function below is a part
-//! of (writer and reader of one row or one range of rows):
+//! Writers and readers of a block use no locks. Every function below is a part of this protocol between a
+//! writer and a reader of one row or one range of rows:
 //!
 //! ```text
 //! writer                                        reader
@@ -9,10 +9,10 @@
 //! link an undo record at the chain head         copy the columns (relaxed)
 //! fence(Release)                                fence(Acquire)
 //! change the columns (relaxed)                  load the head (or position) again: changed? → redo
-//!                                               take back what the snapshot does not see
+//!                                               undo what the snapshot does not see
 //! ```
-//! If the copy holds anything the writer wrote, the fences order the link before the second load,
-//! so the reader notices. A 16-byte value may be read torn; nobody follows it before the check.
+//! If the copy contains anything that the writer wrote, the fences order the link before the second load, so
+//! the reader notices. A 16-byte value may be read torn; the reader follows no view before the check.
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -30,17 +30,17 @@ use firn_base::sync::{Arc, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, TableId};
 use smallvec::SmallVec;
 
-/// A cell as it lies in a block: zero-extended bits, or a view into the block's heap.
+/// A cell as a block holds it: zero-extended bits, or a view into the block's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RawCell {
     pub null: bool,
     pub words: [u64; 2],
 }
 
-/// How many rows ahead of the one that is filled memory is asked for.
+/// How many rows ahead of the one that is written memory is prefetched.
 pub(crate) const AHEAD: usize = 8;
 
-/// From so many rows on it is worth while to look for strings that repeat.
+/// The number of rows from which on the search for repeated strings pays.
 const ENOUGH_TO_SHARE: u32 = 16;
 
 /// A block of rows.
@@ -52,12 +52,12 @@ pub(crate) struct Block {
     pub(crate) compact: CompactPointer,
     pub(crate) heap: Heap,
     pub(crate) life: Life,
-    /// Where the version chains of its rows begin.
+    /// The heads of its rows' version chains.
     pub(crate) heads: Heads,
     positions: Box<[Position]>,
-    /// Slots given out, from 0.
+    /// Number of slots given out, from 0 on.
     allocated: AtomicU32,
-    /// Counts its memory.
+    /// Counts the block's memory.
     pub(crate) budget: Arc<MemoryBudget>,
 }
 
@@ -85,13 +85,13 @@ impl Block {
         RowId::new(self.number, slot)
     }
 
-    /// Number of slots given out; rows beyond do not exist for anybody.
+    /// Number of slots given out. There are no rows beyond.
     #[inline]
     pub fn allocated(&self) -> u32 {
         self.allocated.load(Ordering::Acquire).min(self.layout.slots)
     }
 
-    /// Gives out up to `wanted` slots that follow each other: the first, and how many.
+    /// Gives out up to `wanted` consecutive slots: the first, and how many.
     pub fn allocate(&self, wanted: u32) -> Option<(Slot, u32)> {
         let slots = self.layout.slots;
         let first = self
@@ -103,17 +103,17 @@ impl Block {
         Some((Slot(first), wanted.min(slots - first)))
     }
 
-    /// Has no slot given out any more.
+    /// Resets the number of slots that are given out to 0.
     pub fn take_back_slots(&self) {
         self.allocated.store(0, Ordering::Release);
     }
 
-    /// Has no slot given out from now on, as if all had been; how many have been.
+    /// Lets no slot be given out from now on, as if all had been. Returns how many have been.
     pub fn close(&self) -> u32 {
         self.allocated.swap(self.layout.slots, Ordering::AcqRel)
     }
 
-    /// Takes that back.
+    /// Undoes [`Block::close`].
     pub fn reopen(&self, allocated: u32) {
         self.allocated.store(allocated, Ordering::Release);
     }
@@ -126,12 +126,13 @@ impl Block {
     /// The rows' memory.
     #[inline(always)]
     fn memory(&self) -> Span<'_> {
-        // SAFETY: made with it, and it is only ever changed for other memory.
+        // SAFETY: made with the block, and only ever replaced by other memory.
         unsafe { self.rows.always() }
     }
 
-    /// Called by every writer under the guard under which it then looks at a row and links its record: what it
-    /// remembers of a row that is not hot might lie elsewhere a moment later.
+    /// Every writer calls this, under the guard with which it then reads the row and links its record. If the
+    /// block is not hot, a row's memory may be replaced; the writer must not keep references to it from
+    /// before this call.
     #[inline]
     pub fn prepare_write(&self) {
         if !self.life.is_hot() {
@@ -216,7 +217,7 @@ impl Block {
         &self.heap
     }
 
-    /// What lies in the column now, whoever wrote it. May be torn: see the protocol.
+    /// What the column holds now, written by any transaction. May be torn: see the protocol.
     #[inline]
     pub fn load_cell(&self, slot: Slot, column: ColumnId) -> RawCell {
         self.check(slot);
@@ -238,8 +239,8 @@ impl Block {
     unsafe fn load_words(&self, at: usize, column: ColumnLayout) -> Option<[u64; 2]> {
         use Ordering::Relaxed;
         let values = column.values();
-        // SAFETY: every part of the layout has room for `slots` values, of which this is one, in the
-        // unit the layout gives; parts are aligned to more than any unit.
+        // SAFETY: every part of the layout has room for `slots` values, of which this is one, in the unit of
+        // the layout. Parts are aligned to more than any unit.
         unsafe {
             if let Some(validity) = column.validity()
                 && self.bit_word(validity, at).load(Relaxed) >> (at % 64) & 1 == 0
@@ -362,7 +363,7 @@ impl Block {
         }
     }
 
-    /// What stands in a column in the place of a value.
+    /// Stores what a column holds in the place of a value.
     ///
     /// # Safety
     /// The slot `at` has been [checked](Block::check), and the column is one of the block's.
@@ -372,19 +373,19 @@ impl Block {
         unsafe { self.store_words(at, column, [0, 0]) };
     }
 
-    /// Asks the processor to fetch the cache line of byte `offset`.
+    /// Prefetches the cache line of byte `offset`.
     #[inline(always)]
     pub fn prefetch_byte(&self, offset: usize) {
         self.memory().prefetch(offset);
     }
 
-    /// Asks the processor to fetch whether there is a value in a nullable column.
+    /// Prefetches whether there is a value in a nullable column.
     #[inline(always)]
     pub fn prefetch_validity(&self, at: usize, column: ColumnLayout) {
         self.memory().prefetch(column.validity().unwrap_or(0) + at / 64 * 8);
     }
 
-    /// Fetches where values will be written some rows on.
+    /// Prefetches for writing the memory of rows behind this slot.
     #[inline(always)]
     pub fn prefetch_to_write(&self, slot: Slot, columns: &[ColumnLayout]) {
         columns.iter().for_each(|column| {
@@ -392,7 +393,7 @@ impl Block {
         });
     }
 
-    /// Asks the processor to fetch whether a row is there.
+    /// Prefetches whether there is a row.
     #[inline(always)]
     pub fn prefetch_present(&self, at: usize) {
         self.memory().prefetch(at / 64 * 8);
@@ -408,10 +409,10 @@ impl Block {
         unsafe { self.memory().at(bitmap + at / 64 * 8) }
     }
 
-    /// What the accesses to single values rely on.
+    /// Checks what the accesses to single values rely on.
     #[inline]
     pub fn check(&self, slot: Slot) {
-        assert!(slot.0 < self.layout.slots, "row ids name existing slots");
+        assert!(slot.0 < self.layout.slots, "row ids refer to existing slots");
     }
 
     /// Changes the column in place. The caller owns the row: its record heads the chain.
@@ -426,8 +427,7 @@ impl Block {
         }
     }
 
-    /// Changes columns in place to what the cells say; long strings go to the heap. The caller owns
-    /// the row.
+    /// Sets columns in place to the cells; long strings go to the heap. The caller owns the row.
     #[inline]
     pub fn store(&self, slot: Slot, columns: &[ColumnId], cells: &[Cell<'_>]) {
         self.check(slot);
@@ -437,8 +437,8 @@ impl Block {
         }
     }
 
-    /// Fills a column of rows that follow each other, which nobody else knows of yet, with their cells;
-    /// long strings go to the heap. What is the same for every row is asked once.
+    /// Fills a column of consecutive rows, which no other transaction can see yet, with their cells. Long
+    /// strings go to the heap. What is the same for every row is decided once.
     pub fn store_column<'c>(
         &self,
         first: Slot,
@@ -471,7 +471,7 @@ impl Block {
         }
     }
 
-    /// As [`Block::store_column`], for strings that Arrow views lead to. Strings that repeat are stored once.
+    /// As [`Block::store_column`], for strings that Arrow views refer to. Repeated strings are stored once.
     pub fn store_views(
         &self,
         first: Slot,
@@ -492,7 +492,7 @@ impl Block {
             let words = if nulls.is_some_and(|nulls| nulls.is_null(row)) {
                 [0, 0]
             } else if length <= INLINE_BYTES {
-                // Nothing but zeros behind the string, whoever has made the view.
+                // Clear the bytes behind the string: other programs may leave anything there.
                 let view = view & (u128::MAX >> (8 * (INLINE_BYTES - length)));
                 [view as u64, (view >> 64) as u64]
             } else {
@@ -520,7 +520,7 @@ impl Block {
             let bits = nulls.inner().slice((next - first.0) as usize, taken as usize);
             let bits = bits.bit_chunks().iter_padded().next().expect("there is a bit") << within;
             let mask = (u64::MAX >> (64 - taken)) << within;
-            // Others may have rows beside these.
+            // Other rows may have bits in the same word.
             let word = &validity[next as usize / 64];
             word.fetch_or(bits & mask, Ordering::Relaxed);
             word.fetch_and(bits | !mask, Ordering::Relaxed);
@@ -548,10 +548,10 @@ impl Block {
         }
     }
 
-    /// Stores a string under one lock of the heap for all of a column.
+    /// Stores a string; the heap is locked once for all strings of a column.
     ///
     /// # Safety
-    /// The slot `at` has been [checked](Block::check), and the column is one of strings.
+    /// The slot `at` has been [checked](Block::check), and the column holds strings.
     #[inline(always)]
     unsafe fn put_string<'b>(
         &'b self,
@@ -592,7 +592,7 @@ impl Block {
         let column = self.layout.column(column);
         self.prepare_column(first, rows, column);
         let (values, unit) = (column.values(), column.unit());
-        assert!(unit < Unit::Pair, "values of more than 8 bytes are no words");
+        assert!(unit < Unit::Pair, "a value of more than 8 bytes is not a word");
         for (at, word) in (first.index()..first.index() + rows as usize).zip(words) {
             let bits = word.unwrap_or(0);
             // SAFETY: as in `store_words`; the slots have just been checked.
@@ -607,11 +607,10 @@ impl Block {
         }
     }
 
-    /// Checks the slots of rows to be filled, and fetches what is behind them for the next few: by then
-    /// the cache lines are here.
+    /// Checks the slots of rows to be filled, and prefetches what is behind them for the next rows.
     #[inline]
     fn prepare_column(&self, first: Slot, rows: u32, column: ColumnLayout) {
-        self.check(Slot(first.0.checked_add(rows.saturating_sub(1)).expect("slots are numbered so far")));
+        self.check(Slot(first.0.checked_add(rows.saturating_sub(1)).expect("the last slot is a u32")));
         let next = first.index() + rows as usize;
         let soon = next + (rows as usize).min(2 * AHEAD);
         for line in (column.value_at(next)..column.value_at(soon)).step_by(PART_ALIGN) {
@@ -619,13 +618,13 @@ impl Block {
         }
     }
 
-    /// Fills a row of one cell per column; long strings go to the heap. The caller owns the row.
+    /// Fills a row with one cell per column; long strings go to the heap. The caller owns the row.
     #[inline]
     pub fn store_row(&self, slot: Slot, cells: &[Cell<'_>]) {
         self.check(slot);
         let at = slot.index();
         for (column, cell) in self.layout.columns.iter().zip(cells) {
-            // Rows are filled one after another: by then the cache line is here.
+            // Rows are filled one after another, so the cache line has arrived when it is needed.
             self.memory().prefetch_to_write(column.value_at(at + AHEAD));
             // SAFETY: just checked.
             unsafe { self.store_checked(slot, *column, cell) };
@@ -676,7 +675,8 @@ impl Block {
             Some(validity) => {
                 // SAFETY: a nullable column has a bitmap there.
                 let word = unsafe { self.bit_word(validity, at) };
-                // Most writes do not change whether there is a value, and a load is cheaper.
+                // Most writes do not change whether there is a value, and a load is cheaper than an atomic
+                // update.
                 if (word.load(Ordering::Relaxed) >> (at % 64) & 1 != 0) != valid {
                     set_bit(word, at, valid);
                 }
@@ -717,7 +717,7 @@ impl Block {
         debug_assert_eq!(
             matches!(cell, Cell::Inline(..) | Cell::Bytes(_)),
             column.unit() == Unit::View,
-            "a column of {:?} was given {cell:?}",
+            "cell {cell:?} does not fit a column of {:?}",
             column.unit()
         );
         RawCell { null: false, words }
@@ -736,7 +736,7 @@ impl Block {
         }
     }
 
-    /// The string that a validated view stands for.
+    /// The string of a validated view.
     #[inline]
     pub fn export_view(&self, view: [u64; 2]) -> Cell<'_> {
         if heap::view_len(view) <= INLINE_BYTES {
@@ -746,7 +746,7 @@ impl Block {
         }
     }
 
-    /// The versioned positions of the range that `slot` lies in.
+    /// The versioned positions of the range that contains `slot`.
     #[inline]
     pub fn position(&self, slot: Slot) -> &Position {
         &self.positions[(slot.0 / RANGE_SLOTS) as usize]
@@ -754,7 +754,7 @@ impl Block {
 
     // ---- reading ----
 
-    /// Reads `columns` of a row as `snapshot` sees them; false if it sees no row there.
+    /// Reads `columns` of a row as `snapshot` sees them. Returns false if it sees no row there.
     #[inline]
     pub fn read_raw(
         &self,
@@ -782,7 +782,7 @@ impl Block {
         }
     }
 
-    /// Asks the processor to fetch what reading `columns` of a row touches first.
+    /// Prefetches what reading `columns` of a row touches first.
     #[inline]
     pub fn prefetch(&self, slot: Slot, columns: &[ColumnId]) {
         let at = slot.index();
@@ -800,8 +800,8 @@ impl Block {
         }
     }
 
-    /// Asks the processor to fetch what the memory leads to that [`Block::prefetch`] asked for: the
-    /// newest record and the strings of a row.
+    /// Prefetches what the memory refers to that [`Block::prefetch`] fetched: the newest record and the
+    /// strings of a row.
     #[inline]
     pub fn prefetch_further(&self, slot: Slot, columns: &[ColumnId], guard: &Guard) {
         self.check(slot);
@@ -820,8 +820,8 @@ impl Block {
         }
     }
 
-    /// As [`Block::read_raw`], but gives cells. Rows whose newest version the snapshot sees, nearly
-    /// all, are read in one go.
+    /// As [`Block::read_raw`], but returns cells. Nearly all rows have a newest version that the snapshot
+    /// sees; these are read in one pass.
     #[inline]
     pub fn read<'g>(
         &'g self,
@@ -857,8 +857,8 @@ impl Block {
         }
     }
 
-    /// Puts a value into `cell` as it lies there now, perhaps torn. True for a long string, of which it
-    /// puts the view there, which must not be followed before it is known to be whole.
+    /// Puts the current value into `cell`, perhaps torn. Returns true for a long string: then it has put the
+    /// view there, which must not be followed before it has been validated.
     ///
     /// # Safety
     /// The slot `at` has been [checked](Block::check).
@@ -901,7 +901,7 @@ impl Block {
         false
     }
 
-    /// Puts long strings in the place of their views, which have been validated.
+    /// Replaces views, which have been validated, by their long strings.
     fn follow_views<'g>(&'g self, columns: &[ColumnId], cells: &mut [Cell<'g>]) {
         for (column, cell) in columns.iter().zip(cells) {
             if let Cell::Wide(view) = *cell
@@ -931,7 +931,7 @@ impl Block {
         exists
     }
 
-    /// Bytes of its rows, of their long strings, and of where their version chains begin.
+    /// Bytes of its rows, of their long strings, and of their chain heads.
     pub fn held_bytes(&self) -> [usize; 3] {
         let rows = match self.compact() {
             Some(compact) => compact.bytes(),
@@ -941,7 +941,7 @@ impl Block {
         [rows, self.heap.allocated_bytes(), self.heads.bytes()]
     }
 
-    /// Bytes of its rows and their long strings as they would be if they were not encoded.
+    /// Bytes that its rows and their long strings would take without encodings.
     pub fn raw_bytes(&self) -> usize {
         match self.compact() {
             Some(compact) => compact.raw_bytes(),
@@ -952,7 +952,7 @@ impl Block {
         }
     }
 
-    /// Within how many slots rows may have versions.
+    /// The number of slots among which rows may have versions.
     pub fn versioned_slots(&self) -> u32 {
         self.positions
             .iter()

@@ -1,21 +1,22 @@
-//! How much memory the store of a database holds, what for, and how much it may.
+//! How much memory the store of a database holds, by purpose, and its limit.
 //!
-//! Counted is what there can be much of, by the piece and never by the row: blocks, their chain heads,
-//! strings, nodes of indexes, undo records, and what running transactions have written so far. Undo records
-//! of transactions that have ended are told by these, each in one of several places, and by the collector.
+//! Counted is what there can be much of, in large units and never by the row: blocks, their chain heads,
+//! strings, nodes of indexes, undo records, and what running transactions have written so far. Transactions
+//! that end report their undo records, each in one of several counters; the collector reports those that it
+//! frees.
 //!
-//! Not everything is counted, nor is the store alone in its process: so where there is a limit, the store does not grow either
-//! when the process comes near what it may have ([`memory::left`]).
+//! Not everything is counted, and the store is not alone in its process. So if there is a limit, the store
+//! does not grow either when the process as a whole comes near its own limit ([`memory::left`]).
 //!
-//! A limit is kept where the store grows: a block that would exceed it is not made, and above it nothing is
-//! written that needs memory. A share of it is [kept from rows](KEPT_FROM_ROWS), so that a store full of
-//! them can still be changed. Deleting is always possible, as long as the process has something left.
+//! The limit is enforced where the store grows: no block is made that would exceed it, and above it no write
+//! that needs memory is admitted. A share of it is [reserved for undo records](KEPT_FROM_ROWS), so that rows
+//! of a full store can still be changed. A delete is always possible while the process has memory left.
 
 use crate::region;
 use firn_base::sync::{Apart, Arc, AtomicI64, AtomicU8, AtomicU64, Ordering, Spread};
 use firn_base::{Error, Result, SqlState, memory};
 
-/// One in so many bytes is for undo records alone.
+/// One byte in this many is for undo records alone.
 const KEPT_FROM_ROWS: u64 = 32;
 
 /// What memory is held for.
@@ -23,20 +24,20 @@ const KEPT_FROM_ROWS: u64 = 32;
 pub enum Held {
     /// Blocks.
     Rows,
-    /// Strings too long to lie in their column.
+    /// Strings too long for their column.
     Strings,
-    /// Where the version chains of rows begin.
+    /// Heads of version chains.
     Heads,
     /// Nodes of indexes.
     Indexes,
-    /// What running transactions have written so far: undo records, and images for the log. Small ones
-    /// are not counted.
+    /// What running transactions have written so far: undo records, and images for the log. Small ones are
+    /// not counted.
     Unfinished,
 }
 
 const KINDS: usize = 5;
 
-/// Memory that is counted as long as this is there.
+/// Counts memory as long as this value lives.
 pub struct Counted {
     what: Held,
     bytes: usize,
@@ -44,7 +45,7 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Counts so much more.
+    /// Counts this much more.
     pub fn new(what: Held, bytes: usize, budget: &Arc<MemoryBudget>) -> Counted {
         budget.add(what, bytes as i64);
         Counted { what, bytes, budget: budget.clone() }
@@ -95,14 +96,14 @@ impl Pressure {
 pub struct MemoryBudget {
     limit: u64,
     pressure: AtomicU8,
-    /// The same of the process as a whole, when somebody last looked.
+    /// The same for the process as a whole, when it was last checked.
     pressure_of_process: AtomicU8,
     /// Bytes of the largest block that any table has.
     largest_block: AtomicU64,
     held: Apart<[AtomicI64; KINDS]>,
     /// Undo records of transactions that have ended, since the database was opened.
     retired: Spread<Tally>,
-    /// Those of them that were freed: told by the collector.
+    /// Those of them that were freed, as reported by the collector.
     collected: Apart<Tally>,
 }
 
@@ -128,7 +129,7 @@ impl Default for MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// A budget of so many bytes; without, the store takes what it needs.
+    /// A budget with a limit in bytes, or without one.
     pub fn new(limit: Option<u64>) -> MemoryBudget {
         MemoryBudget {
             limit: limit.unwrap_or(u64::MAX),
@@ -146,15 +147,15 @@ impl MemoryBudget {
         (self.limit < u64::MAX).then_some(self.limit)
     }
 
-    /// Bytes held for that.
+    /// Bytes held for a purpose.
     pub fn held(&self, what: Held) -> u64 {
         self.held.0[what as usize].load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Undo records of transactions that have ended which somebody may still need, and their bytes.
+    /// Undo records of ended transactions which a snapshot may still need, and their bytes.
     pub fn undo(&self) -> (u64, u64) {
-        // In this order: what is collected was retired before. What has moved to the attic may have been counted off
-        // and on again, so that in all less than nothing has been.
+        // In this order: what is collected was retired before. Records that moved to the attic may have been
+        // subtracted and added again meanwhile, so the difference may be below zero.
         let (freed, freed_bytes) = (
             self.collected.0.records.load(Ordering::Acquire),
             self.collected.0.bytes.load(Ordering::Acquire),
@@ -178,12 +179,13 @@ impl MemoryBudget {
         Pressure::of(&self.pressure)
     }
 
-    /// The same of the process as a whole, when somebody last looked: not only the store counts there.
+    /// The same for the process as a whole, when it was last checked. There other memory than the store's
+    /// counts, too.
     pub fn pressure_of_process(&self) -> Pressure {
         Pressure::of(&self.pressure_of_process)
     }
 
-    /// Looks again how near the limit is: after memory has come or gone.
+    /// Computes the pressure anew, after memory was allocated or freed.
     pub fn reconsider(&self) {
         if self.limit == u64::MAX {
             return;
@@ -200,7 +202,7 @@ impl MemoryBudget {
         self.pressure.store(pressure, Ordering::Relaxed);
     }
 
-    /// As [`MemoryBudget::reconsider`], and looks at the process as a whole.
+    /// As [`MemoryBudget::reconsider`], and checks the process as a whole.
     pub fn look_around(&self) {
         if self.limit == u64::MAX {
             return;
@@ -225,13 +227,13 @@ impl MemoryBudget {
         self.limit - self.limit / KEPT_FROM_ROWS
     }
 
-    /// There will be blocks of this size.
+    /// Notes the size of blocks that will be made.
     pub(crate) fn expect_blocks(&self, bytes: usize) {
         self.largest_block.fetch_max(bytes as u64, Ordering::Relaxed);
         self.reconsider();
     }
 
-    /// Whether there is room for more rows or an index; 53200 saying what it was wanted for.
+    /// Whether there is room for more rows or an index; otherwise 53200, saying what it was wanted for.
     pub fn admit(&self, bytes: u64, what_for: impl FnOnce() -> String) -> Result<()> {
         if self.limit == u64::MAX {
             return Ok(());
@@ -243,7 +245,7 @@ impl MemoryBudget {
         Err(self.exceeded(&format!("{} for {}", print_bytes(bytes), what_for())))
     }
 
-    /// 53200: that there is no room for what is wanted.
+    /// 53200: there is no room for what is wanted.
     #[cold]
     pub fn exceeded(&self, wanted: &str) -> Error {
         let is_process = self.pressure_of_process() > Pressure::None;
@@ -256,7 +258,7 @@ impl MemoryBudget {
             print_bytes(self.held(Held::Indexes)),
             print_bytes(self.held(Held::Unfinished) + self.undo().1),
             match is_process {
-                true => " With queries and all else the process has come near the memory that it may have.",
+                true => " With queries and other memory the process is near its memory limit.",
                 false => "",
             }
         );
@@ -273,7 +275,7 @@ impl MemoryBudget {
         Error::new(SqlState::OUT_OF_MEMORY, message).with_detail(detail).with_hint(hint)
     }
 
-    /// Memory has come, or gone if `bytes` is negative.
+    /// Memory was allocated, or freed if `bytes` is negative.
     pub(crate) fn add(&self, what: Held, bytes: i64) {
         self.held.0[what as usize].fetch_add(bytes, Ordering::Relaxed);
         match bytes > 0 {
@@ -282,7 +284,7 @@ impl MemoryBudget {
         }
     }
 
-    /// The memory of a transaction that has ended is no longer its own.
+    /// The memory of a transaction that has ended is no longer counted as unfinished.
     #[inline]
     pub fn forget_unfinished(&self, bytes: usize) {
         if bytes > 0 {
@@ -290,21 +292,21 @@ impl MemoryBudget {
         }
     }
 
-    /// A transaction of that number has ended that wrote so many undo records.
+    /// The transaction with that number has ended and wrote this many undo records.
     #[inline]
     pub fn retire(&self, number: u64, records: usize, bytes: usize) {
         self.retired.of(number).add(records as i64, bytes as i64);
     }
 
-    /// Of those so many were freed, or fewer than none if the attic keeps more than it did. Called in the
-    /// collector's turn.
+    /// This many of these were freed; negative if the attic now keeps more. Called by the collector, one call
+    /// at a time.
     pub fn collect(&self, records: i64, bytes: i64) {
         self.collected.0.add(records, bytes);
         self.reconsider();
     }
 }
 
-/// As many bytes as people can read.
+/// A number of bytes with a unit, to be read by people.
 pub fn print_bytes(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),
@@ -319,7 +321,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_stop_before_undo_records_and_go_on_when_there_is_room() {
+    fn rows_stop_before_undo_records_and_continue_when_there_is_room() {
         let budget = MemoryBudget::new(Some(3200));
         budget.expect_blocks(1000);
         let block = || budget.admit(1000, || "a block".to_owned());

@@ -1,27 +1,28 @@
-//! Blocks that checkpoints need not write again: what is known of one as long as nobody thaws it.
+//! Blocks that checkpoints need not write again: what is known of a block until it is thawed.
 //!
-//! Nobody inserts into a cold block or changes a row of it; in a compact one rows may be deleted. So if it has been cold
-//! all the time between two moments, and has as many rows at the later one, it has the same. Whether it has been, its
-//! generation tells, which each freezing counts up.
+//! No row is inserted into a cold block or changed in it; in a compact one rows may be deleted. A block has
+//! the same rows at two points in time if it has been cold all the time between them and has as many rows at
+//! the later one. Its generation shows whether it has been cold all the time: each freezing increments it.
 //!
-//! Which of two moments a scan shows is of no account: a block becomes cold only when no snapshot in use tells its rows
-//! apart, though some may see none of them. Deletes from a compact one are the exception, and all that one can make of the
-//! number of rows that are there *now* is that no snapshot in use that sees any sees fewer. Hence the comparison: a scan gave so many, and so many are still there. A block
-//! that was thawed before the scan came to it has another generation when it is cold again.
+//! It does not matter which of the two points a scan shows. A block becomes cold only when no snapshot in use
+//! distinguishes its rows, though some snapshots may see none of them. Deletes from a compact block are the
+//! exception. All that the number of rows present *now* says is that no snapshot in use that sees any of them
+//! sees fewer. Hence the comparison: a scan returned this many, and this many are still present. A block that
+//! was thawed before the scan reached it has another generation when it is cold again.
 
 use crate::block::Block;
 use crate::state::BlockState;
 use crate::{Frozen, Guard, Table, pin};
 use firn_base::BlockNumber;
 
-/// A block, as checkpoints see it.
+/// A block, as a checkpoint sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BlockContent {
-    /// Which one.
+    /// Its number.
     pub number: BlockNumber,
-    /// The bytes of its rows, as they are when they are not encoded.
+    /// The bytes of its rows without encodings.
     pub bytes: u64,
-    /// What is known of it if it is cold and has rows.
+    /// What is known of it, if it is cold and has rows.
     pub cold: Option<Cold>,
 }
 
@@ -30,7 +31,7 @@ pub struct BlockContent {
 pub struct Cold {
     /// How often the block had been frozen when it became cold.
     pub generation: u64,
-    /// How many rows are there; no snapshot in use sees fewer, unless it sees none.
+    /// How many rows are present; no snapshot in use sees fewer, unless it sees none.
     pub rows: u32,
 }
 
@@ -54,12 +55,12 @@ impl Table {
         })
     }
 
-    /// What is known of a block, if there is one of that number.
+    /// What is known of the block with a number, if there is one.
     pub fn cold(&self, number: BlockNumber) -> Option<Cold> {
         self.blocks().get(number)?.cold(&pin())
     }
 
-    /// Recovery only: freezes a block whose rows have been put back, if they lie in its first slots.
+    /// Recovery only: freezes a block whose rows have been restored, if they are in its first slots.
     pub fn freeze_restored(&self, number: BlockNumber) {
         let Some(block) = self.blocks().get(number) else { return };
         if block.cool() && block.freeze(&pin()) != Frozen::Yes {

@@ -1,7 +1,7 @@
 //! Garbage: undo records that no snapshot needs, index entries of dead versions, dead slots.
 //!
-//! One collector at a time (the transaction manager sees to it). It only ever unlinks; what it
-//! unlinks is freed once every guard of that time has gone ([`Garbage::free`]).
+//! There is one collector at a time (the transaction manager ensures it). It only unlinks. What it has
+//! unlinked is freed once every guard of that time is released ([`Garbage::free`]).
 
 use crate::digest::SharedDigest;
 use crate::memory::prefetch;
@@ -20,16 +20,17 @@ pub struct Garbage {
     memory: Vec<UndoMemory>,
     /// What the attic no longer keeps.
     pub(crate) records: Vec<OwnRecord>,
-    /// Blocks that the records name must outlive the records: these hold their tables.
+    /// The tables of the digests own the blocks that the records refer to, so the digests must outlive the
+    /// records.
     digests: Vec<SharedDigest>,
     pub(crate) tables: Vec<TouchedTables>,
-    /// What is to be done before the guard is given up.
+    /// What is to be done before the guard is released.
     pub(crate) purges: Purges,
 }
 
 impl Garbage {
-    /// Frees it once no guard that is held now is held any more. How many versions of rows were looked at until then, to know what
-    /// nobody has any more.
+    /// Frees it once every guard that is held now is released. Returns how many versions of rows were read
+    /// until then, to find the keys that no version has any more.
     pub fn free(self, guard: &Guard) -> usize {
         let Garbage { memory, records, digests, tables, purges } = self;
         let looked_at = purges.finish(guard);
@@ -43,13 +44,13 @@ impl Garbage {
 impl Retired {
     /// Unlinks every record, removes index entries of what is dead, and gives dead slots back.
     ///
-    /// The caller guarantees that every active and future snapshot reads at this write set's time or
-    /// later, and that write sets are collected in the order of their times.
+    /// The caller guarantees that every active and future snapshot reads at this write set's time or later.
+    /// It also guarantees that write sets are collected in the order of their times.
     pub fn collect(self, garbage: &mut Garbage, guard: &Guard) {
         let Retired { records: list, memory, digest, .. } = self;
         let tables = &digest.get(guard).tables;
-        // Slots are given out again only when every record of the row is unlinked: a row that was
-        // inserted, changed and rolled back has several.
+        // Slots are given out again only when every record of the row is unlinked: a row that was inserted,
+        // changed and rolled back has several.
         let mut dead: Vec<(&Arc<Table>, RowId)> = Vec::new();
         for (position, at) in list.iter().enumerate() {
             prefetch_after(&list, position);
@@ -57,7 +58,7 @@ impl Retired {
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
             let table = table_of(tables, record);
             match record.change() {
-                // In no chain: nobody knew of the table.
+                // In no chain: no other transaction could name the table.
                 Change::Insert | Change::InsertMany if record.is_out() => {
                     if record.undone() {
                         dead.extend(inserted_by(record).map(|row| (table, row)));
@@ -87,14 +88,14 @@ impl Retired {
         garbage.digests.push(digest);
     }
 
-    /// Asks the processor to fetch the first records, of which [`Retired::collect`] will begin.
+    /// Prefetches the first records, with which [`Retired::collect`] begins.
     pub fn prefetch(&self) {
         for record in self.records.iter().take(12) {
             prefetch(record.as_ptr().cast());
         }
     }
 
-    /// Gives up the memory of a write set whose records are all in the attic, or not needed.
+    /// Frees the memory of a write set whose records are all in the attic, or not needed.
     pub fn discard(self, garbage: &mut Garbage) {
         reuse(self.records);
         garbage.memory.push(self.memory);
@@ -102,8 +103,8 @@ impl Retired {
     }
 }
 
-/// Asks the processor to fetch what collecting the records after `position` will touch: behind a long
-/// reader neither they nor their rows are in a cache any more. Returns the one that should have come by now.
+/// Prefetches what collecting the records after `position` will touch: behind a long reader neither they nor
+/// their rows are in a cache. Returns the record that should have arrived by now.
 #[inline]
 pub(crate) fn prefetch_after(records: &[NonNull<UndoHeader>], position: usize) -> Option<Record<'_>> {
     const HEADS: usize = 6;
@@ -118,29 +119,29 @@ pub(crate) fn prefetch_after(records: &[NonNull<UndoHeader>], position: usize) -
     Some(record)
 }
 
-/// The rows that came to be by a record.
+/// The rows that a record inserted.
 pub(crate) fn inserted_by(record: Record<'_>) -> impl Iterator<Item = RowId> {
     let slots = record.slot().0..record.slot().0 + record.inserted_rows();
     slots.map(move |slot| record.block().row(Slot(slot)))
 }
 
-/// Takes `record`, the oldest of its chain, out of it.
+/// Removes `record`, the oldest of its chain, from the chain.
 pub(crate) fn unlink(record: Record<'_>, slot: Slot, guard: &Guard) {
     // Unless it has been cut off already.
     replace(record, slot, None, guard);
 }
 
-/// Puts a record, which is not linked yet or stands somewhere behind `record`, or nothing, into its place in
-/// the chain of `slot`. False if it was not in it.
+/// Puts a record into the place of `record` in the chain of `slot`: one that is not linked yet, one from
+/// behind `record`, or none. Returns false if `record` was not in the chain.
 pub(crate) fn replace(record: Record<'_>, slot: Slot, instead: Option<Record<'_>>, guard: &Guard) -> bool {
     if let Some(instead) = instead {
-        // Before whoever links a record to it next may say otherwise.
+        // Before a writer that links a record to it sets another.
         instead.set_newer(None);
     }
     if record.block().replace_head(slot, record, instead) {
         return true;
     }
-    // A newer record stands before it.
+    // There is a newer record before it.
     let Some(newer) = before(record, slot, guard) else { return false };
     newer.set_older(instead);
     if let Some(instead) = instead {
@@ -149,13 +150,13 @@ pub(crate) fn replace(record: Record<'_>, slot: Slot, instead: Option<Record<'_>
     true
 }
 
-/// The record that stands right before `record` in the chain of `slot`, which does not begin with it.
+/// The record right before `record` in the chain of `slot`, which does not begin with `record`.
 pub(crate) fn before<'g>(record: Record<'g>, slot: Slot, guard: &'g Guard) -> Option<Record<'g>> {
     if let Some(newer) = record.newer(guard) {
-        debug_assert!(newer.older(guard) == Some(record), "neighbours name each other");
+        debug_assert!(newer.older(guard) == Some(record), "neighbours refer to each other");
         return Some(newer);
     }
-    // Linked a moment ago, or to a record of the attic; or a record of many rows.
+    // Linked just now, or to a record of the attic; or a record of many rows.
     let mut next = record.block().newest(slot, guard);
     while let Some(newer) = next {
         let older = newer.older(guard);
@@ -167,7 +168,8 @@ pub(crate) fn before<'g>(record: Record<'g>, slot: Slot, guard: &'g Guard) -> Op
     None
 }
 
-/// Removes index entries that went with a record, the oldest of its chain; whether its row is dead to everybody.
+/// Removes index entries that only a record, the oldest of its chain, still needed. Returns whether its row
+/// is dead to every snapshot.
 pub(crate) fn clean_up(
     table: &Arc<Table>,
     record: Record<'_>,

@@ -1,12 +1,13 @@
-//! What a physical table's column holds. Layouts, indexes and tables are all made from it, so it depends on none of them.
+//! What a physical table's column holds. Layouts, indexes and tables are made from it; it depends on none of
+//! them.
 
 use firn_base::Representation;
 
 /// One column of a physical table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ColumnSpec {
-    /// How its values lie.
+    /// How its values are stored.
     pub representation: Representation,
-    /// Whether it may hold NULL. Storage refuses NULLs in other columns by assertion.
+    /// Whether it may hold NULL. Storage asserts that other columns get no NULL.
     pub nullable: bool,
 }

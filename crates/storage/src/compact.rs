@@ -1,27 +1,27 @@
-//! Compact blocks: rows that have been cold for long, each column [encoded](crate::encoding) (DESIGN §3.3).
+//! Compact blocks: rows that have been cold for long, each column [encoded](crate::encoding).
 //!
-//! The columns never change. What may change is which rows are still there: a delete clears the bit of its row and
-//! links an undo record, as in any block, and an update deletes the row here and inserts it, changed, elsewhere. So the
-//! chain of a row of a compact block has records of deletes and locks alone, and at its end perhaps the one that all rows have in
-//! common ([`crate::heads`]), and whoever sees the row sees the same
-//! values. Slots without a row are not given out before the whole block is used again.
+//! The columns never change; only the set of present rows does. A delete clears the bit of its row and links
+//! an undo record, as in any block. An update deletes the row here and inserts the changed row elsewhere. So
+//! the chain of a row has only records of deletes and locks, and perhaps at its end the one record that all
+//! rows share ([`crate::heads`]). Every snapshot that sees the row sees the same values. Slots without a row
+//! are not given out before the whole block is used again.
 //!
-//! Readers and writers find out whether a block is compact *after* they have loaded the chain head, or the versioned
-//! positions, of what they look at:
+//! Readers and writers find out whether a block is compact *after* they have loaded the chain head, or the
+//! versioned positions, of the row:
 //!
 //! ```text
 //! freezer                                   writer                        reader
 //!                                                                         loads the chain head
-//! publishes the encoded columns             finds them                    finds none: reads what was there before
-//! lets the rows' memory go, once            links an undo record
-//! every guard of that time has gone         clears the row's bit          loads the head again: changed? → redo
+//! publishes the encoded columns             finds them                    finds none: reads the rows' memory
+//! frees the rows' memory, once every        links an undo record
+//! guard of that time is released            clears the row's bit          loads the head again: changed? → redo
 //! ```
-//! So who finds a block not to be compact knows that no row of it had been deleted by the time of the head that he has.
-//! What he then reads stays as long as his guard.
+//! So if a thread finds that a block is not compact, no row of it had been deleted when the thread loaded the
+//! head. The memory that it then reads remains until its guard is released.
 //!
-//! Strings are given out as views, as those of other blocks: the block's heap has the buffers that the encoded strings lie
-//! in, so that who has a view need not know what it is of. Those that have to be decoded stay at least as long as the guard of who
-//! asked for them ([`crate::decoded`]).
+//! Strings are returned as views, as those of other blocks are: the block's heap has the buffers of the
+//! encoded strings, so the user of a view need not know the kind of its block. Strings that have to be
+//! decoded remain at least as long as the guard of their reader ([`crate::decoded`]).
 
 use crate::block::{Block, RawCell};
 use crate::budget::{Counted, Held, MemoryBudget};
@@ -39,22 +39,23 @@ use std::ptr;
 /// The rows of a compact block.
 pub(crate) struct Compact {
     columns: Box<[EncodedColumn]>,
-    /// In which buffer of the block's heap each column's strings lie.
+    /// The number of the heap's buffer in which each column's strings are.
     buffers: Box<[u32]>,
-    /// Lasts when the columns are encoded anew.
+    /// Kept when the columns are encoded again.
     rows: Arc<CompactRows>,
     /// The memory that it took before it was encoded.
     raw_bytes: usize,
     counted: Counted,
 }
 
-/// What changes in a compact block.
+/// The part of a compact block that changes.
 struct CompactRows {
     /// How many rows it had at first, in its first slots.
     slots: u32,
-    /// A bit for every row that is there.
+    /// A bit for every row that is present.
     present: Box<[AtomicU64]>,
-    /// How many are dead to everybody, and the collector is through with them: also with what leads to them.
+    /// How many rows are dead to every snapshot and have been processed by the collector, with their index
+    /// entries.
     dead: AtomicU32,
 }
 
@@ -68,7 +69,7 @@ impl Compact {
     ) -> Box<Compact> {
         let mut numbers = numbers.iter();
         let number = |column: &EncodedColumn| match column.string_bytes() {
-            Some(_) => *numbers.next().expect("one for every column of strings"),
+            Some(_) => *numbers.next().expect("every column of strings has a number"),
             None => u32::MAX,
         };
         let buffers = columns.iter().map(number).collect();
@@ -82,7 +83,7 @@ impl Compact {
         &self.columns
     }
 
-    /// One of them.
+    /// A column.
     #[inline]
     pub fn column(&self, column: ColumnId) -> &EncodedColumn {
         &self.columns[column.index()]
@@ -93,25 +94,25 @@ impl Compact {
         self.rows.slots
     }
 
-    /// Which rows are there.
+    /// Which rows are present.
     #[inline]
     pub fn present(&self) -> &[AtomicU64] {
         &self.rows.present
     }
 
-    /// How many rows may still be known to somebody.
+    /// How many rows a snapshot or an index entry may still refer to.
     pub fn left(&self) -> u32 {
         // Acquire: pairs with `count_dead`.
         self.rows.slots - self.rows.dead.load(Ordering::Acquire)
     }
 
-    /// Counts a row of which nobody knows any more.
+    /// Counts a row to which nothing refers any more.
     pub fn count_dead(&self) {
-        // Release: what was done about it comes before.
+        // Release: the removal of what referred to it comes before.
         self.rows.dead.fetch_add(1, Ordering::Release);
     }
 
-    /// The memory it takes, without what it shares with others.
+    /// The memory it takes, without what it shares with other blocks.
     pub fn bytes(&self) -> usize {
         self.counted.bytes()
     }
@@ -121,17 +122,18 @@ impl Compact {
         self.raw_bytes
     }
 
-    /// A value; NULL where there never was a row, as whoever is led there by what is out of date is about to find.
+    /// A value; NULL for a slot that never had a row. A reader with an outdated index entry gets there before
+    /// it checks.
     #[inline(always)]
     pub fn cell(&self, slot: usize, column: ColumnId) -> Cell<'_> {
         if slot >= self.rows.slots as usize {
             return Cell::Null;
         }
-        // SAFETY: whoever has found the block compact holds a guard as long as he looks at what is in it.
+        // SAFETY: a reader that has found the block compact holds a guard as long as it uses the value.
         self.column(column).cell(slot, |decoded| unsafe { decoded::keep(decoded) })
     }
 
-    /// Asks the processor to fetch what reading columns of a row touches first.
+    /// Prefetches what reading columns of a row touches first.
     #[inline]
     pub fn prefetch(&self, slot: usize, columns: impl IntoIterator<Item = ColumnId>) {
         if let Some(present) = self.rows.present.get(slot / 64) {
@@ -142,7 +144,7 @@ impl Compact {
         }
     }
 
-    /// Asks the processor to fetch what the memory leads to that [`Compact::prefetch`] asked for.
+    /// Prefetches what the memory refers to that [`Compact::prefetch`] fetched.
     #[inline]
     pub fn prefetch_further(&self, slot: usize, columns: &[ColumnId]) {
         if slot < self.rows.slots as usize {
@@ -150,7 +152,7 @@ impl Compact {
         }
     }
 
-    /// A value, as it would lie in a block that is not compact.
+    /// A value in the form of a block that is not compact.
     pub fn load(&self, slot: usize, column: ColumnId) -> RawCell {
         let words = match self.cell(slot, column) {
             Cell::Null => return RawCell { null: true, words: [0, 0] },
@@ -176,8 +178,8 @@ impl Compact {
         }
     }
 
-    /// Appends the views of the strings of a range of slots; those that have to be decoded are put into `decoded`, which
-    /// the views name as if it came after all buffers that a heap may have.
+    /// Appends the views of the strings of a range of slots. Strings that have to be decoded are appended to
+    /// `decoded`; their views refer to it as the buffer after all that a heap can have.
     pub fn views(
         &self,
         from: usize,
@@ -196,12 +198,12 @@ impl Compact {
     }
 }
 
-/// The view of a string that has been decoded, and is put where others of its batch are.
+/// The view of a decoded string, which is appended to those of its batch.
 pub(crate) fn put_decoded(string: &[u8], decoded: &mut Vec<u8>) -> [u64; 2] {
     if string.len() <= INLINE_BYTES {
         return inline_view(string);
     }
-    let offset = u32::try_from(decoded.len()).expect("a block has fewer");
+    let offset = u32::try_from(decoded.len()).expect("a batch has fewer bytes");
     decoded.extend_from_slice(string);
     long_view(string, BUFFERS as u32, offset)
 }
@@ -209,15 +211,15 @@ pub(crate) fn put_decoded(string: &[u8], decoded: &mut Vec<u8>) -> [u64; 2] {
 /// Whether a block has become compact.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Joined {
-    /// It has.
+    /// It is compact.
     Yes,
-    /// Somebody has written to it, or is about to.
+    /// A writer has written to it, or is about to.
     No,
-    /// Its heap has no numbers left for so many columns of strings.
+    /// Its heap has too few buffer numbers left for its columns of strings.
     NoRoom,
 }
 
-/// Where the rows of a block are if it is compact: null or made from a box.
+/// A pointer to the rows of a compact block: null or made from a box.
 pub(crate) struct CompactPointer(AtomicPtr<Compact>);
 
 impl CompactPointer {
@@ -225,13 +227,13 @@ impl CompactPointer {
         CompactPointer(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// Puts others in their place, which are freed once every guard of now has gone.
+    /// Replaces the rows; the former ones are freed once every guard that is held now is released.
     fn replace(&self, with: Option<Box<Compact>>, guard: &Guard) {
         let with = with.map_or(ptr::null_mut(), Box::into_raw);
-        // Release: the content. Acquire: what is freed was others'.
+        // Release: publishes the content. Acquire: another thread may have made what is freed.
         let before = self.0.swap(with, Ordering::AcqRel);
         if !before.is_null() {
-            // SAFETY: made from a box, and nobody else has taken it out.
+            // SAFETY: made from a box, and the swap has removed it.
             let before = unsafe { Box::from_raw(before) };
             guard.defer(move || drop(before));
         }
@@ -242,29 +244,29 @@ impl Drop for CompactPointer {
     fn drop(&mut self) {
         let last = *self.0.get_mut();
         if !last.is_null() {
-            // SAFETY: made from a box, and nobody borrows it any more.
+            // SAFETY: made from a box, and no reference to it is left.
             drop(unsafe { Box::from_raw(last) });
         }
     }
 }
 
 impl Block {
-    /// The rows, if the block is compact. The caller has loaded the chain head or the positions of those that he looks
-    /// at before (module), and holds a guard since.
+    /// The rows, if the block is compact. The caller has loaded the chain head or the positions of its rows
+    /// before (see the module), and has held a guard since then.
     #[inline(always)]
     pub fn compact(&self) -> Option<&Compact> {
-        // SAFETY: null or made from a box, which is freed when every guard has gone that was held when it was replaced.
-        // Acquire: its content is there.
+        // SAFETY: null or made from a box, which is freed when every guard is released that was held when it
+        // was replaced. Acquire: its content is visible.
         unsafe { self.compact.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// [`Compact::prefetch`], if the block is compact; false otherwise.
+    /// Calls [`Compact::prefetch`] if the block is compact; returns false otherwise.
     #[inline]
     pub fn prefetch_compact(&self, slot: Slot, columns: &[ColumnId]) -> bool {
         if !self.is_compact() {
             return false;
         }
-        // Whoever asks may hold none.
+        // The caller may hold no guard.
         let _guard = crate::pin();
         if let Some(compact) = self.compact() {
             compact.prefetch(slot.index(), columns.iter().copied());
@@ -272,14 +274,15 @@ impl Block {
         true
     }
 
-    /// Whether updates go elsewhere. The caller has prepared to write.
+    /// Whether updates move rows elsewhere. The caller has prepared to write.
     #[inline]
     pub fn is_compact(&self) -> bool {
         self.compact().is_some()
     }
 
-    /// Has the block be made of encoded columns from now on, if it is still frozen and has the rows that were encoded. The
-    /// caller sees to it that [its memory is let go](Block::let_go_of_rows), and that no slot of it is given out any more.
+    /// Makes the block consist of encoded columns, if it is still frozen and has the rows that were encoded.
+    /// The caller later [frees the rows' memory](Block::let_go_of_rows), and no slot of the block is given
+    /// out any more.
     pub fn become_compact(
         &self,
         rows: &Arc<CountedMemory>,
@@ -299,11 +302,12 @@ impl Block {
         }
         self.hold_heads();
         let compact = self.life.step(BlockState::Frozen, BlockEvent::Encoded);
-        assert!(compact, "nobody but who has the turn leaves this state");
+        assert!(compact, "only the holder of the turn leaves this state");
         Joined::Yes
     }
 
-    /// Puts `nothing` in the place of rows that have been encoded. Every guard has gone that was held then.
+    /// Replaces the memory of rows that have been encoded by `nothing`. Every guard that was held then is
+    /// released.
     pub fn let_go_of_rows(&self, rows: &Arc<CountedMemory>, nothing: Arc<CountedMemory>) {
         let _turn = self.life.turn();
         if self.life.state() == BlockState::Compact && self.rows.is(rows) {
@@ -311,22 +315,22 @@ impl Block {
         }
     }
 
-    /// Puts other columns, with the same values, in the place of those of a compact block. False if it is not compact
-    /// any more, or its heap has no numbers left.
+    /// Replaces the columns of a compact block by others with the same values. Returns false if it is not
+    /// compact any more, or its heap has no buffer numbers left.
     #[must_use]
     pub fn replace_columns(&self, columns: Box<[EncodedColumn]>, guard: &Guard) -> bool {
         let _turn = self.life.turn();
         if self.life.state() != BlockState::Compact {
             return false;
         }
-        let rows = self.compact().expect("it is compact").rows.clone();
+        let rows = self.compact().expect("the state is compact").rows.clone();
         self.publish(columns, rows, guard)
     }
 
-    /// In the turn. False, and nothing is done, if the heap has no numbers left for so many columns of strings.
+    /// Called with the turn. Returns false, and does nothing, if the heap has too few buffer numbers left.
     fn publish(&self, columns: Box<[EncodedColumn]>, rows: Arc<CompactRows>, guard: &Guard) -> bool {
         let raw_bytes = self.raw_bytes();
-        // Strings that stay where they are keep their number.
+        // Buffers that the block has already keep their number.
         let number_before = |at: usize, strings: &Buffer| {
             let before = self.compact()?;
             let same = before.columns[at].string_bytes()?.as_ptr() == strings.as_ptr();
@@ -342,22 +346,22 @@ impl Block {
         let Some(adopted) = self.heap.adopt(&new) else { return false };
         let mut adopted = adopted.into_iter();
         let numbers: Vec<u32> = all()
-            .map(|(number, _)| number.or_else(|| adopted.next()).expect("one for each that is new"))
+            .map(|(number, _)| number.or_else(|| adopted.next()).expect("each new buffer has a number"))
             .collect();
         let compact = Compact::new(columns, &numbers, rows, raw_bytes, &self.budget);
         self.compact.replace(Some(compact), guard);
-        // Only now: whoever comes from here on finds the columns, and has no view of before.
+        // Only now: readers from here on find the new columns, and have no view of the former ones.
         self.heap.keep_only(&numbers, guard);
         true
     }
 
-    /// Whether it is compact, and all its rows are dead to everybody.
+    /// Whether it is compact, and all its rows are dead to every snapshot.
     pub fn is_left(&self) -> bool {
         self.compact().is_some_and(|compact| compact.left() == 0)
     }
 
-    /// Has the slots of a compact block without rows be fresh again, in the memory that blocks without rows share. False
-    /// if it is [not left](Block::is_left).
+    /// Makes the slots of a compact block without rows fresh again, in the memory that blocks without rows
+    /// share. Returns false if [rows are left](Block::is_left).
     pub fn give_up_compact(&self, nothing: Arc<CountedMemory>, guard: &Guard) -> bool {
         let _turn = self.life.turn();
         if self.life.state() != BlockState::Compact || !self.is_left() {
@@ -366,13 +370,13 @@ impl Block {
         assert!(!self.may_have_versions() && self.rows_present() == 0, "dead rows have no versions");
         self.forget_versions(guard);
         self.life.set_rows(0);
-        // First what is there without the columns: who does not find them any more goes there.
+        // First the memory that is used without the columns: a reader that finds no columns reads there.
         self.rows.change_for(nothing, guard);
         self.compact.replace(None, guard);
         self.heap.keep_only(&[], guard);
         let empty = self.life.step(BlockState::Compact, BlockEvent::Emptied);
-        assert!(empty, "nobody but who has the turn leaves this state");
-        // Last: whoever is given a slot shall find the block frozen, and wait for his turn.
+        assert!(empty, "only the holder of the turn leaves this state");
+        // Last: a writer that is given a slot must find the block frozen, and wait for the turn.
         self.take_back_slots();
         true
     }

@@ -1,11 +1,11 @@
-//! Copies and loads of memory that others may be writing to, many values at a time.
+//! Copies and loads of memory to which other threads may be writing, many values at a time.
 
 use crate::memory::Atomic;
 use firn_base::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Atomics that scans copy.
 pub trait Number: Atomic {
-    /// What one holds.
+    /// The type of one value.
     type Plain: Copy;
 
     fn load_relaxed(&self) -> Self::Plain;
@@ -28,15 +28,15 @@ numbers!(AtomicU16: u16, AtomicU32: u32, AtomicU64: u64);
 /// How many values are loaded together.
 pub(crate) const LANES: usize = 16;
 
-/// A way to load what atomics hold, as relaxed loads of one after another would. Others may be writing to
-/// them.
+/// A way to load atomics with the effect of relaxed loads of one after another. Other threads may be writing
+/// to them.
 pub trait Loads {
     /// # Safety
-    /// The processor has the instructions.
+    /// The processor has the instructions that the implementation uses.
     unsafe fn load<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES];
 }
 
-/// One by one.
+/// One value at a time.
 pub(crate) enum OneByOne {}
 
 impl Loads for OneByOne {
@@ -46,9 +46,9 @@ impl Loads for OneByOne {
     }
 }
 
-/// By vectors of AVX2. The compiler makes one instruction of each atomic load, and of what follows them
-/// instructions for single values; of these loads it goes on with vectors, as it would from a slice. Values
-/// may be torn, as in [`append`].
+/// With vectors of AVX2. The compiler makes one instruction of each atomic load, and single-value
+/// instructions of what follows. After these loads it uses vectors, as for a slice. Values may be torn, as in
+/// [`append`].
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) enum Avx2 {}
 
@@ -73,9 +73,10 @@ fn load_avx2<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
     let mut values = std::mem::MaybeUninit::<[A::Plain; LANES]>::uninit();
     for part in 0..size_of::<[A; LANES]>() / size_of::<__m256i>() {
         let vector: __m256i;
-        // SAFETY: the part lies within the atomics, of which it is loads, several at a time; and what is
-        // written lies within the values. Without `pure`, so that it is not done twice. What is fetched lies a page
-        // further, where the processor's own prefetching ends; there may be nothing, which does no harm.
+        // SAFETY: the part is within the atomics, and loading several at a time has the effect of loading
+        // each. What is written is within the values. Without `pure`, so that the compiler does not load
+        // twice. The prefetched address is a page further, where the processor's own prefetching ends. It may
+        // be unmapped, which does no harm.
         unsafe {
             asm!(
                 "prefetcht0 [{place} + 4096]",
@@ -87,19 +88,19 @@ fn load_avx2<A: Number>(source: &[A; LANES]) -> [A::Plain; LANES] {
             values.as_mut_ptr().cast::<__m256i>().add(part).write_unaligned(vector);
         }
     }
-    // SAFETY: all of it was written, and atomics of this size hold values of any bits.
+    // SAFETY: all of it was written, and atomics of this size may hold any bits.
     unsafe { values.assume_init() }
 }
 
-/// Appends what the atomics hold, as relaxed loads of one after another would. Others may be writing to
-/// them.
+/// Appends the values of atomics, with the effect of relaxed loads of one after another. Other threads may be
+/// writing to them.
 #[inline]
 pub(crate) fn append<A: Number>(source: &[A], target: &mut Vec<A::Plain>) {
     const { assert!(size_of::<A>() == size_of::<A::Plain>()) };
     target.reserve(source.len());
     let room = target.spare_capacity_mut().as_mut_ptr();
     if copy(source.as_ptr().cast(), room.cast(), size_of_val(source)) {
-        // SAFETY: so many values were written behind the last, where there is room for them.
+        // SAFETY: this many values were written behind the last one, where there is room for them.
         unsafe { target.set_len(target.len() + source.len()) };
     } else {
         target.extend(source.iter().map(A::load_relaxed));
@@ -113,7 +114,7 @@ pub(crate) fn append_pairs(source: &[AtomicU64], target: &mut Vec<u128>) {
     assert!(rest.is_empty());
     target.reserve(pairs.len());
     let room = target.spare_capacity_mut().as_mut_ptr();
-    // Where this is done, the low word lies first.
+    // On the processors that do this, the low word comes first.
     if copy(source.as_ptr().cast(), room.cast(), size_of_val(source)) {
         // SAFETY: as above.
         unsafe { target.set_len(target.len() + pairs.len()) };
@@ -124,19 +125,19 @@ pub(crate) fn append_pairs(source: &[AtomicU64], target: &mut Vec<u128>) {
     }
 }
 
-/// Fewer bytes are loaded one by one: it takes the processor a while to begin a copy.
+/// Fewer bytes are loaded one by one: the processor needs time to start a copy instruction.
 const WORTH_COPYING: usize = 512;
 
-/// Copies `bytes` bytes, if that is worth it; whether it has.
+/// Copies `bytes` bytes, if that pays. Returns whether it has copied.
 ///
-/// The compiler makes one load of each atomic load, which is a quarter of the speed that memory has. The
-/// processor's own copy is such loads as well, several at a time, and may tear a value: scans look
-/// afterwards whether somebody was writing, and if so throw away what they have copied.
+/// The compiler makes one load of each atomic load, which reaches a quarter of the memory's speed. The
+/// processor's copy instruction loads several values at a time, and may tear a value. Scans check afterwards
+/// whether there was a writer, and if so discard what they have copied.
 #[inline]
 fn copy(source: *const u8, target: *mut u8, bytes: usize) -> bool {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if bytes >= WORTH_COPYING {
-        // SAFETY: callers have as many bytes to read, which are atomics, and to write, which are theirs.
+        // SAFETY: the caller has this many bytes to read, which are atomics, and to write, which it owns.
         unsafe {
             std::arch::asm!(
                 "rep movsb",

@@ -1,17 +1,18 @@
-//! Strings that were decoded for who reads single rows: they stay at least as long as his guard.
+//! Strings decoded for readers of single rows. They remain at least as long as the reader's guard.
 //!
-//! Each thread has a chunk that it puts them in, one behind the other. A full one is let go of once every guard of that
-//! time has gone, which no string in it outlives. Epochs collect a bounded number of things at a time, so chunks are
-//! handed over, not strings, and each time something is collected as well.
+//! Each thread has a chunk to which it appends them. A full chunk is freed once every guard of that time is
+//! released, so no string in it is freed earlier than its reader's guard. Epochs collect a bounded number of
+//! objects at a time, so chunks are deferred and not strings, and each time some garbage is collected as
+//! well.
 
 use firn_base::Cell;
 use std::cell::RefCell;
 
-/// Strings of more bytes than a quarter of this are handed over by themselves.
+/// Strings of more than a quarter of this are deferred by themselves.
 const CHUNK_BYTES: usize = 64 << 10;
 const ALONE_BYTES: usize = CHUNK_BYTES / 4;
 
-/// The chunk of a thread. Its memory does not move: it is never filled beyond what it was made with.
+/// The chunk of a thread. Its memory does not move: it is never filled beyond its capacity.
 #[derive(Default)]
 struct Chunk(Vec<u8>);
 
@@ -21,12 +22,12 @@ thread_local! {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // The thread ends, if the chunk has not been taken out.
+        // The thread ends, unless the chunk has been taken out.
         hand_over(std::mem::take(&mut self.0));
     }
 }
 
-/// Drops bytes once every guard of now has gone.
+/// Drops bytes once every guard that is held now is released.
 fn hand_over(bytes: Vec<u8>) {
     if bytes.capacity() > 0 {
         let guard = crate::pin();
@@ -35,13 +36,14 @@ fn hand_over(bytes: Vec<u8>) {
     }
 }
 
-/// Keeps a string, and says where.
+/// Keeps a string and returns it.
 ///
 /// # Safety
-/// The caller holds a guard, longer than what is returned is looked at.
+/// The caller holds a guard for as long as it uses the returned string.
 pub(crate) unsafe fn keep<'g>(decoded: Vec<u8>) -> &'g [u8] {
     if decoded.len() > ALONE_BYTES {
-        // SAFETY: the bytes do not move with the vector, which nobody changes. It is dropped once every guard of now has gone.
+        // SAFETY: the bytes do not move with the vector, and nothing changes it. It is dropped once every
+        // guard of now is released.
         let kept = unsafe { std::slice::from_raw_parts(decoded.as_ptr(), decoded.len()) };
         hand_over(decoded);
         return kept;
@@ -51,22 +53,23 @@ pub(crate) unsafe fn keep<'g>(decoded: Vec<u8>) -> &'g [u8] {
         let full = (!has_room).then(|| std::mem::replace(chunk, Vec::with_capacity(CHUNK_BYTES)));
         let start = chunk.len();
         chunk.extend_from_slice(&decoded);
-        // SAFETY: so many bytes were just put there. They do not move, nobody changes them, and they are dropped once every
-        // guard has gone of the time when the chunk is full, which is later.
+        // SAFETY: these bytes were just written. They do not move and do not change. They are dropped once
+        // every guard is released that is held when the chunk is full, which is later.
         let kept = unsafe { std::slice::from_raw_parts(chunk.as_ptr().add(start), decoded.len()) };
         (kept, full)
     });
-    // What is collected meanwhile may be anything, so the chunk is not borrowed any more.
+    // The collection may run any code, so the chunk is not borrowed any more.
     full.into_iter().for_each(hand_over);
     kept
 }
 
-/// Where the strings of the columns of one row are decoded to, as long as it is looked at.
+/// Buffers for the decoded strings of one row, by column, for as long as the row is used.
 #[derive(Default)]
 pub(crate) struct Scratch(Vec<Vec<u8>>);
 
 impl Scratch {
-    /// Calls `work` with what decodes a row's cells: `cell`, and for each column what keeps its string here.
+    /// Calls `work` with a function that decodes the row's cells: `cell`, with the buffer that keeps the
+    /// column's string.
     pub fn row<'s, C>(
         &'s mut self,
         columns: usize,
@@ -76,7 +79,7 @@ impl Scratch {
         let mut places = self.0.iter_mut();
         move |column| {
             cell(column, &mut |decoded| {
-                let place = places.next().expect("one for every column");
+                let place = places.next().expect("every column has a buffer");
                 *place = decoded;
                 place
             })
@@ -98,7 +101,7 @@ mod tests {
         // SAFETY: the guard is held to the end.
         let kept: Vec<&[u8]> = (0..400).map(|number| unsafe { keep(string(number)) }).collect();
         for (number, kept) in kept.iter().enumerate() {
-            // Others come and go, and collect what they can.
+            // Other guards come and go, and collect garbage.
             pin().flush();
             assert_eq!(*kept, string(number));
         }

@@ -1,9 +1,10 @@
-//! Digests: what write sets that have ended changed, in as few cache lines as can be, for those who validate what they
-//! have read.
+//! Digests: what ended write sets have changed, in as few cache lines as possible, for transactions that
+//! validate.
 //!
-//! With many committers a transaction validates against a dozen others that were at work beside it, and what these have
-//! written lies in other cores' caches: their undo records, one or two lines of memory each, and the blocks that these name.
-//! A digest tells the same side by side. The newest are found without a lock ([`Recent`]).
+//! With many committers a transaction validates against a dozen others that ran at the same time. What they
+//! have written is in other cores' caches: their undo records, one or two cache lines each, and the blocks
+//! that these refer to. A digest has the same information in one place. The newest digests are found without
+//! a lock ([`Recent`]).
 
 use crate::memory::prefetch;
 use crate::version::{Change, Record};
@@ -15,37 +16,38 @@ use smallvec::SmallVec;
 use std::cell::RefCell;
 use std::ptr::{self, NonNull};
 
-/// What a write set has done to some rows that lie side by side.
+/// A change of some consecutive rows by a write set.
 pub struct Changed<'a> {
     /// Their table.
     pub table: &'a Arc<Table>,
-    /// The first of them.
+    /// The first row.
     pub first: RowId,
     /// How many.
     pub rows: u32,
-    /// Which columns it set; all if the rows came or went.
+    /// The columns that it set; all if the rows were inserted or deleted.
     pub columns: ColumnSet,
 }
 
-/// The same without the table.
+/// A [`Changed`] without the table.
 #[derive(Clone, Copy, Debug)]
 pub struct ChangedRows {
-    /// The first of them.
+    /// The first row.
     pub first: RowId,
-    /// Which columns it set; all if the rows came or went.
+    /// The columns that it set; all if the rows were inserted or deleted.
     pub columns: ColumnSet,
     /// How many.
     pub rows: u32,
 }
 
-/// What a write set that has ended changed.
+/// What an ended write set has changed.
 pub struct Digest {
     time: Time,
     owner: Stamp,
     pub(crate) tables: TouchedTables,
-    /// A bit for each of these that it changed: others it has only locked rows of, or found none to change.
+    /// A bit for each of these tables that it changed. In the others it only locked rows, or found none to
+    /// change.
     changed: u64,
-    /// Stretches of `rows`.
+    /// Ranges of `rows`.
     parts: SmallVec<[Part; 8]>,
     /// In the order in which they were changed.
     rows: SmallVec<[ChangedRows; 16]>,
@@ -55,7 +57,7 @@ pub struct Digest {
 #[derive(Clone, Copy)]
 struct Part {
     table: TableId,
-    /// Where it stands in the list of tables.
+    /// Its position in the list of tables.
     at: u32,
     /// Where the next part begins.
     end: u32,
@@ -74,20 +76,20 @@ pub struct ChangedTable<'a> {
 }
 
 thread_local! {
-    /// Memory of digests, to use again.
-    #[expect(clippy::vec_box, reason = "their memory is what is kept")]
+    /// Digests whose memory is reused.
+    #[expect(clippy::vec_box, reason = "the boxes themselves are reused")]
     static SPARE: RefCell<Vec<Box<Digest>>> = const { RefCell::new(Vec::new()) };
 }
 
 const SPARE_DIGESTS: usize = 128;
 
-/// In `changed`, of the table at a position. From the 64th on they share one.
+/// The bit in `changed` of the table at a position. Tables from the 64th on share one.
 fn bit_of(at: usize) -> u64 {
     1 << at.min(63)
 }
 
 impl Digest {
-    /// Of what a write set has done so far and not taken back. It does not end yet.
+    /// The digest of what a write set has changed so far and not undone. It has no time yet.
     pub(crate) fn of(write_set: &WriteSet) -> Box<Digest> {
         let mut digest = SPARE.with_borrow_mut(Vec::pop).unwrap_or_else(|| {
             Box::new(Digest {
@@ -108,7 +110,7 @@ impl Digest {
         digest
     }
 
-    /// Of a transaction that changed nothing which it has not taken back.
+    /// The digest of a transaction without changes, apart from those that it has undone.
     pub(crate) fn of_nothing(owner: Stamp, time: Time, tables: TouchedTables) -> Box<Digest> {
         Box::new(Digest { time, owner, tables, changed: 0, parts: SmallVec::new(), rows: SmallVec::new() })
     }
@@ -125,7 +127,7 @@ impl Digest {
             self.parts.push(Part { table: block.table, at: at as u32, end: self.rows.len() as u32, columns });
             return;
         };
-        // Who changes many rows mostly takes them as they lie.
+        // A transaction that changes many rows mostly changes them in their order.
         if let Some(last) = self.rows.last_mut()
             && last.columns == columns
             && last.first.to_bits() + u64::from(last.rows) == first.to_bits()
@@ -138,14 +140,14 @@ impl Digest {
         (part.end, part.columns) = (self.rows.len() as u32, part.columns.union(columns));
     }
 
-    /// Bytes that it takes.
+    /// Bytes of memory.
     pub(crate) fn bytes(&self) -> usize {
         let rows = if self.rows.spilled() { self.rows.capacity() * size_of::<ChangedRows>() } else { 0 };
         let parts = if self.parts.spilled() { self.parts.capacity() * size_of::<Part>() } else { 0 };
         size_of::<Digest>() + rows + parts
     }
 
-    /// The write set ends at `time`, and was at work in these tables.
+    /// Completes it: the write set ends at `time`, and has used these tables.
     pub(crate) fn complete(&mut self, time: Time, tables: TouchedTables) {
         (self.time, self.tables) = (time, tables);
     }
@@ -156,7 +158,7 @@ impl Digest {
         self.time
     }
 
-    /// What was changed, table by table; of one there may be several parts.
+    /// The changes by table; one table may have several parts.
     #[inline]
     pub fn parts(&self) -> impl Iterator<Item = (TableId, ChangedTable<'_>)> {
         let mut first = 0;
@@ -167,14 +169,14 @@ impl Digest {
         })
     }
 
-    /// Asks the processor to fetch its first lines.
+    /// Prefetches its first cache lines.
     #[inline]
     pub fn prefetch(&self) {
         let start = ptr::from_ref(self).cast::<u8>();
         (0..size_of::<Digest>()).step_by(64).take(6).for_each(|at| prefetch(start.wrapping_add(at)));
     }
 
-    /// Calls `visit` with every change, until it returns false; false if it did.
+    /// Calls `visit` with every change, until it returns false; returns false in that case.
     pub fn changes(&self, mut visit: impl FnMut(Changed<'_>) -> bool) -> bool {
         self.parts().all(|(_, ChangedTable { table, rows, .. })| {
             rows.iter()
@@ -182,7 +184,7 @@ impl Digest {
         })
     }
 
-    /// Tells the gates of the tables that it changed of a commit.
+    /// Notes the commit at the gates of the tables that it changed.
     pub fn note_commit(&self) {
         for (at, table) in self.tables.iter().enumerate() {
             if self.changed & bit_of(at) != 0 {
@@ -191,12 +193,12 @@ impl Digest {
         }
     }
 
-    /// Leaves them.
+    /// Leaves the gates of its tables.
     pub fn leave_gates(&self) {
         leave_gates(&self.tables, self.owner);
     }
 
-    /// Keeps the memory for another.
+    /// Keeps the memory for another digest.
     pub(crate) fn reuse(mut self: Box<Self>) {
         if self.rows.spilled() {
             return;
@@ -206,10 +208,10 @@ impl Digest {
         self.parts.clear();
         self.rows.clear();
         if in_model() {
-            // Who looks at it nevertheless shall notice.
+            // A wrong use after this is noticed.
             self.time = Time(u64::MAX);
         }
-        // While a thread ends there is nobody to use it.
+        // Not while the thread ends.
         let _ = SPARE.try_with(|spare| {
             let mut spare = spare.borrow_mut();
             if spare.len() < SPARE_DIGESTS {
@@ -219,11 +221,11 @@ impl Digest {
     }
 }
 
-/// A digest that others may be looking at. Dropping it gives it up; that may happen only once nobody can look at it
-/// any more: through `Guard::defer`, after it was [withdrawn](Recent::withdraw).
+/// A digest that other threads may be reading. Dropping it frees it. That may happen only when no thread can
+/// reach it any more: through `Guard::defer`, after it was [withdrawn](Recent::withdraw).
 pub(crate) struct SharedDigest(NonNull<Digest>);
 
-// SAFETY: a digest is `Send` and `Sync`, and nobody writes to a shared one.
+// SAFETY: a digest is `Send` and `Sync`, and nothing changes a shared one.
 unsafe impl Send for SharedDigest {}
 // SAFETY: as above.
 unsafe impl Sync for SharedDigest {}
@@ -235,14 +237,14 @@ impl SharedDigest {
 
     #[inline]
     pub fn get<'g>(&self, _guard: &'g Guard) -> &'g Digest {
-        // SAFETY: it is dropped through a guard (type's contract), and not before `_guard` has gone.
+        // SAFETY: it is dropped through a guard (contract of the type), and not before `_guard` is released.
         unsafe { self.0.as_ref() }
     }
 }
 
 impl Drop for SharedDigest {
     fn drop(&mut self) {
-        // SAFETY: it was a box, and nobody looks at it any more (type's contract).
+        // SAFETY: it was a box, and no thread can reach it any more (contract of the type).
         unsafe { Box::from_raw(self.0.as_ptr()) }.reuse();
     }
 }
@@ -250,15 +252,15 @@ impl Drop for SharedDigest {
 /// Some digests in the order of their times.
 pub type Digests<'g> = SmallVec<[&'g Digest; 32]>;
 
-/// The newest digests, by their times, to be found without a lock.
+/// The newest digests by their times, to be found without a lock.
 ///
 /// ```text
-/// committer, inside its section            validator, holding a guard
+/// committer, in the commit section         validator, with a guard
 /// place.digest ← the write set's           until ← newest time
-/// place.time   ← its time                  place.time   is that time, or an older one: nothing ended then
+/// place.time   ← its time                  place.time   is that time, or an older one: no digest has it
 /// newest time ← its time                   place.digest is of that time
 /// ```
-/// Whatever else a validator finds is newer, or was withdrawn: then it looks in the list that has them all.
+/// Any other digest that a validator finds is newer, or none: then it searches the list of all write sets.
 pub struct Recent(Box<[Place]>);
 
 struct Place {
@@ -267,7 +269,7 @@ struct Place {
 }
 
 impl Recent {
-    /// Room for so many.
+    /// A table with this many places.
     pub fn new(places: usize) -> Recent {
         let place = |_| Place { time: AtomicU64::new(0), digest: AtomicPtr::new(ptr::null_mut()) };
         Recent((0..places).map(place).collect())
@@ -277,26 +279,26 @@ impl Recent {
         &self.0[time.0 as usize % self.0.len()]
     }
 
-    /// Shows a write set that ends now. Called in the order of their times, by one at a time, before the time is published. It is
-    /// [withdrawn](Recent::withdraw) before it is given up.
+    /// Publishes the digest of a write set that ends now. Calls follow one another in the order of the times,
+    /// each before its time is published. A digest is [withdrawn](Recent::withdraw) before it is freed.
     pub fn publish(&self, retired: &Retired) {
         let place = self.place(retired.time);
-        // Release: who finds it finds what it says.
+        // Release: a reader that finds the pointer finds the content.
         place.digest.store(retired.digest.0.as_ptr(), Ordering::Release);
         place.time.store(retired.time.0, Ordering::Release);
     }
 
-    /// Shows a write set no longer, which is about to be collected or moved to the attic.
+    /// Withdraws the digest of a write set that is about to be collected or moved to the attic.
     pub fn withdraw(&self, retired: &Retired) {
         let digest = &self.place(retired.time).digest;
         if digest.load(Ordering::Relaxed) == retired.digest.0.as_ptr() {
-            // A newer one that takes its place just now is not found here then, but where all are.
+            // If a newer one takes the place at the same time, readers find it in the list of all.
             digest.store(ptr::null_mut(), Ordering::Release);
         }
     }
 
-    /// What has ended after `since` and up to `until`, which has been published, as far as it is at hand and not more than
-    /// `most`; and until when that is all.
+    /// The digests of what has ended after `since` and up to `until`, a published time: at most `most` of
+    /// them, and only those in the table. Also returns the time up to which they are complete.
     pub fn between<'g>(
         &self,
         since: Time,
@@ -308,18 +310,18 @@ impl Recent {
         for time in since.0 + 1..=until.0 {
             let before = (found.len(), Time(time - 1));
             let place = self.place(Time(time));
-            // Acquire: with `publish`.
+            // Acquire: pairs with `publish`.
             let newest = place.time.load(Ordering::Acquire);
             if newest < time {
-                // No write set ended then.
+                // No write set ended at that time.
                 continue;
             }
             let digest = place.digest.load(Ordering::Acquire);
             if newest > time || digest.is_null() || before.0 == most {
                 return (found, before.1);
             }
-            // SAFETY: it had not been withdrawn when the guard was taken or later, and is given up through a guard
-            // thereafter (`SharedDigest`).
+            // SAFETY: it had not been withdrawn when the guard was taken, or was later. It is freed through a
+            // guard after that (`SharedDigest`).
             let digest = unsafe { &*digest };
             if digest.time.0 != time {
                 return (found, before.1);
@@ -344,7 +346,7 @@ mod tests {
         Table::new(TableId(id), "t", [column(), column()].into(), TableOptions::default())
     }
 
-    /// A write set that has inserted a row into each table.
+    /// A write set with an inserted row in each table.
     fn inserts(tables: &[&Arc<Table>]) -> (WriteSet, Vec<RowId>) {
         let mut writes = WriteSet::new(OWNER, None);
         let mut rows = Vec::new();
@@ -363,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_what_was_changed_and_not_taken_back() {
+    fn a_digest_has_the_changes_that_were_not_undone() {
         let (one, other) = (table(1), table(2));
         let (mut writes, rows) = inserts(&[&one, &one, &other, &one]);
         let second = ColumnId(1);
@@ -394,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gates_of_tables_that_were_changed_are_told() {
+    fn the_gates_of_changed_tables_get_the_commit() {
         let tables = [1, 2, 3].map(table);
         let [locked, taken_back, changed] = &tables;
         assert!(locked.gate().try_join(OWNER));

@@ -1,24 +1,24 @@
-//! The block directory: block number → block. Append-only, readable without a lock.
+//! The block directory: block number → block. It only grows, and is read without a lock.
 //!
-//! The first [`NEAR`] entries lie in it; after them level `k` holds `NEAR << k` more and is made when
-//! first needed, so that nothing ever moves and a look-up is one load, or two in a large table. Every
-//! access to a row begins with one.
+//! It contains the first [`NEAR`] entries. After them level `k` has `NEAR << k` more, and is made when it is
+//! first needed. So nothing ever moves, and a look-up is one load, or two in a large table. Every access to a
+//! row begins with a look-up.
 
 use crate::block::Block;
 use firn_base::BlockNumber;
 use firn_base::sync::{AtomicPtr, AtomicU64, Mutex, Ordering};
 use std::ptr;
 
-/// Tables of up to so many blocks, which is most, are looked up in one step.
+/// Blocks of tables of at most this size, which is most tables, are found in one step.
 const NEAR: u64 = 256;
 const LEVELS: usize = 40;
 
 /// A list of blocks that only grows.
 pub(crate) struct Directory {
-    /// The first entries. An entry is null or a block, is set once, and what it leads to is freed with
-    /// the directory.
+    /// The first entries. An entry is null or a block, is set once, and its block is freed with the
+    /// directory.
     near: [AtomicPtr<Block>; NEAR as usize],
-    /// Null or the first of a level's entries, likewise.
+    /// Null, or the first entry of a level, likewise.
     levels: [AtomicPtr<AtomicPtr<Block>>; LEVELS],
     len: AtomicU64,
     growing: Mutex<()>,
@@ -58,8 +58,8 @@ impl Directory {
         if entries.is_null() {
             return None;
         }
-        // SAFETY: level and place belong together (`place`), and the level has all its entries. A block
-        // lives as long as the directory.
+        // SAFETY: `place` returns a level and a place in it, and a level has all its entries. A block lives
+        // as long as the directory.
         unsafe { (*entries.add(at)).load(Ordering::Acquire).as_ref() }
     }
 
@@ -69,7 +69,7 @@ impl Directory {
         self.get(BlockNumber(self.len().checked_sub(1)?))
     }
 
-    /// Appends a block if there still are just `known`.
+    /// Appends a block if there are still `known` blocks.
     pub fn grow(&self, known: u64, make: impl FnOnce() -> Block) {
         let _turn = self.growing.lock();
         if self.len() != known {
@@ -98,7 +98,7 @@ impl Directory {
 
     /// Every block, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Block> {
-        (0..self.len()).map(|number| self.get(BlockNumber(number)).expect("below the length"))
+        (0..self.len()).map(|number| self.get(BlockNumber(number)).expect("the number is below the length"))
     }
 }
 
@@ -106,7 +106,7 @@ impl Drop for Directory {
     fn drop(&mut self) {
         let free = |block: *mut Block| {
             if !block.is_null() {
-                // SAFETY: made by `grow` from a box; nobody borrows from the directory.
+                // SAFETY: made by `grow` from a box; the directory has no borrower any more.
                 drop(unsafe { Box::from_raw(block) });
             }
         };
@@ -117,14 +117,14 @@ impl Drop for Directory {
                 continue;
             }
             let entries = ptr::slice_from_raw_parts_mut(entries, (NEAR << level) as usize);
-            // SAFETY: made by `grow` from a box of this length; nobody borrows from the directory.
+            // SAFETY: made by `grow` from a box of this length; the directory has no borrower any more.
             let entries = unsafe { Box::from_raw(entries) };
             entries.into_iter().map(AtomicPtr::into_inner).for_each(free);
         }
     }
 }
 
-/// Level and place in it of the entry `number`, which is not a near one.
+/// The level, and the place in it, of entry `number`, which is not a near one.
 #[inline]
 fn place(number: u64) -> (usize, usize) {
     let level = number.ilog2() - NEAR.ilog2();

@@ -1,8 +1,10 @@
-//! Scans of compact blocks: conditions are judged on the encoded columns, and only rows that meet them are decoded
-//! (seed 001 §3.4; Abadi, Myers, DeWitt and Madden call that late materialisation, ICDE 2007).
+//! Scans of compact blocks: conditions are evaluated on the encoded columns, and only rows that meet them are
+//! decoded. This is late materialization (Abadi, Myers, DeWitt and Madden, "Materialization Strategies in a
+//! Column-Oriented DBMS", ICDE 2007; Funke, Kemper and Neumann, "Compacting Transactional Data in Hybrid
+//! OLTP&OLAP Databases", VLDB 2012, section 3.4).
 //!
-//! That is for batches of which no row has versions that are anything to the snapshot; others go the way of all blocks,
-//! through [`crate::walk`].
+//! It applies to batches in which no row has a version that affects the snapshot. Other batches are read as
+//! those of all blocks are, by [`crate::walk`].
 
 use crate::Guard;
 use crate::block::Block;
@@ -19,22 +21,22 @@ use firn_base::types::Width;
 use firn_base::{Cell, ColumnId, Representation, Slot};
 use std::ops::{Bound, Range};
 
-/// If more than one in so many rows meets the conditions, all are given: whoever asks looks at them again, and whole
-/// ranges are decoded faster than single rows.
+/// If more than one row in this many meets the conditions, all are returned: the caller checks them again,
+/// and whole ranges are decoded faster than single rows.
 const FEW: usize = 2;
 
-/// What becomes of some rows of a compact block.
+/// The result for some rows of a compact block.
 pub(crate) enum Encoded {
-    /// Those that may meet the conditions.
+    /// The rows that may meet the conditions.
     Rows(ScanBatch),
-    /// None meets them.
+    /// No row meets the conditions.
     NothingMeets,
-    /// They have to be looked at one by one.
+    /// The rows have to be read one by one.
     MayHaveVersions,
 }
 
 impl TableScan {
-    /// Rows of a compact block, if the snapshot sees what is left of them as it lies there.
+    /// Rows of a compact block, if the snapshot sees the present rows without their versions.
     pub(crate) fn encoded(&self, block: &Block, first: u32, end: u32, guard: &Guard) -> Encoded {
         let is_clean = || {
             let mut ranges = (first..end).step_by(RANGE_SLOTS as usize).map(Slot);
@@ -46,7 +48,7 @@ impl TableScan {
         if !is_clean() {
             return Encoded::MayHaveVersions;
         }
-        // After the positions: see there.
+        // After the positions: see [`crate::compact`].
         let Some(compact) = block.compact() else { return Encoded::MayHaveVersions };
         let end = end.min(compact.slots());
         if first >= end {
@@ -60,7 +62,7 @@ impl TableScan {
         }
         let rows = present.count_set_bits();
         let is_full = rows == present.len();
-        // Of rows that are gone the values are still there.
+        // Rows that were deleted still have their values.
         let selected = match self.select(compact, first, end) {
             Some(selected) if is_full => selected,
             Some(selected) => &selected & &present,
@@ -99,7 +101,7 @@ impl TableScan {
             let column = compact.column(asked.restriction.column());
             asked.select(column, slots())
         });
-        // These cost more.
+        // Evaluated last, since they cost more.
         let judged = self.judged().iter().map(|judged| judged.select(compact.column(judged.column), slots()));
         for one in asked.chain(judged) {
             let Some(one) = one else { continue };
@@ -117,7 +119,7 @@ impl TableScan {
 }
 
 impl TableScan {
-    /// Those of some rows that pass the filters which the scan has been given.
+    /// Of some rows, those that pass the filters of the scan.
     fn filtered(&self, compact: &Compact, first: u32, mut selected: BooleanBuffer) -> BooleanBuffer {
         for filter in self.filters().iter() {
             let rows = selected.count_set_bits();
@@ -153,24 +155,26 @@ impl TableScan {
     }
 }
 
-/// Computes a bit for each row of some columns: whether the row is wanted. It may be set for a row that is not.
+/// Computes a bit for each row of some columns: whether the row is needed. It may be set for a row that is
+/// not.
 pub type RowFilter = Arc<dyn Fn(&[ArrayRef]) -> BooleanBuffer + Send + Sync>;
 
 /// A condition that is added while the scan runs: that the row has a partner in a join.
 pub(crate) struct Filter {
     columns: Box<[ColumnId]>,
     passes: RowFilter,
-    /// How many rows have been asked lately, and how many of them have passed; and how often it was left out.
+    /// How many rows have been tested lately, how many of them have passed, and how often the filter was
+    /// skipped.
     asked: AtomicU64,
     passed: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Filter {
-    /// So many rows are looked at before it is known whether they say anything.
+    /// The number of tested rows from which on the statistics count.
     const ENOUGH: u64 = 2 * BATCH_ROWS as u64;
 
-    /// One that lets most rows through is asked only once in so many times: others may come.
+    /// A filter that lets most rows pass is tested only once in this many times, in case other rows follow.
     const SELDOM: u64 = 16;
 
     pub fn new(columns: &[ColumnId], passes: RowFilter) -> Filter {
@@ -178,7 +182,7 @@ impl Filter {
         Filter { columns: columns.into(), passes, asked, passed, left_out }
     }
 
-    /// Whether asking it may be expected to be worth the while.
+    /// Whether the filter can be expected to remove enough rows to pay.
     fn removes_rows(&self) -> bool {
         let asked = self.asked.load(Ordering::Relaxed);
         asked < Filter::ENOUGH
@@ -186,8 +190,8 @@ impl Filter {
             || self.left_out.fetch_add(1, Ordering::Relaxed) % Filter::SELDOM == Filter::SELDOM - 1
     }
 
-    /// Notes how many rows were asked, and how many have passed. What was long ago counts for less; threads that note at the same
-    /// time may lose a figure.
+    /// Notes how many rows were tested, and how many have passed. Older figures count for less. Threads that
+    /// note at the same time may lose a figure.
     fn note(&self, asked: u64, passed: u64) {
         let before = self.asked.load(Ordering::Relaxed);
         let kept = if before > 4 * Filter::ENOUGH { 2 } else { 1 };
@@ -196,12 +200,12 @@ impl Filter {
     }
 }
 
-/// What a scan asks of a column, and what that comes to in encoded columns.
+/// A scan's restriction of a column, and its translation to encoded columns.
 pub(crate) struct Asked {
     pub restriction: Restriction,
-    /// Which values those are, if they are told by numbers.
+    /// The values as numbers, if numbers can represent them.
     numbers: Option<encoding::Condition<'static>>,
-    /// Which codes those are, in the dictionary that the last block had. Blocks have the same, but for a merge under way.
+    /// The codes in the dictionary of the last block. All blocks have the same one, except during a merge.
     codes: Mutex<Option<(Dictionary, Arc<CodeSet>)>>,
 }
 
@@ -210,7 +214,7 @@ impl Asked {
         Asked { numbers: numbers(representation, &restriction), restriction, codes: Mutex::new(None) }
     }
 
-    /// A bit for every slot: whether its value may be admitted. `None` if that is not known, or is of all.
+    /// A bit for every slot: whether its value may be admitted. `None` if that is not known, or if all are.
     fn select(&self, column: &EncodedColumn, slots: Range<usize>) -> Option<BooleanBuffer> {
         let nulls = column.validity(slots.clone());
         if !self.restriction.narrows() {
@@ -221,7 +225,7 @@ impl Asked {
             Some((_, dictionary)) => column.select_codes(slots, &*self.codes_of(dictionary)?),
             None => match &self.numbers {
                 Some(numbers) => column.select(slots, numbers)?,
-                // One by one they are compared as fast where they are decoded.
+                // Without runs they are compared as fast after decoding.
                 None if column.encoding().runs => {
                     column.select(slots, &in_ranges(self.restriction.strings()?))?
                 }
@@ -234,7 +238,7 @@ impl Asked {
         })
     }
 
-    /// The codes of values that are admitted. `None` if that cannot be told.
+    /// The codes of the values that are admitted. `None` if they are not known.
     fn codes_of(&self, dictionary: Dictionary) -> Option<Arc<CodeSet>> {
         let mut last = self.codes.lock();
         if let Some((_, codes)) = last.as_ref().filter(|(of, _)| of.is(&dictionary)) {
@@ -246,11 +250,12 @@ impl Asked {
             (Some(numbers), _) => dictionary.codes_of(numbers)?,
             (None, Some(strings)) if is_text => dictionary.codes_of(&in_ranges(strings))?,
             (None, None) if is_text => {
-                let summary =
-                    |string: &[u8]| summary(representation, &Cell::Bytes(string)).expect("it is no NULL");
+                let summary = |string: &[u8]| {
+                    summary(representation, &Cell::Bytes(string)).expect("a string is not NULL")
+                };
                 dictionary.codes_of_summaries(self.restriction.ranges(), summary)
             }
-            // The dictionary has them in the order that they have with the blanks at their end, and images in that of their bytes.
+            // The dictionary is sorted with the blanks at the end of strings, and for images by their bytes.
             (None, None) if representation.width() == Width::View => {
                 let admits =
                     |string: &[u8]| self.restriction.admits(summary(representation, &Cell::Bytes(string)));
@@ -264,26 +269,27 @@ impl Asked {
     }
 }
 
-/// Tells for each of some strings of a column whether they meet a condition, NULL among them; `None` if it cannot.
+/// Evaluates a condition for each of some strings of a column, NULL among them. `None` if it cannot.
 pub type Judge = Arc<dyn Fn(&ArrayRef) -> Option<BooleanBuffer> + Send + Sync>;
 
-/// A condition on a column of strings that no order tells, such as a pattern that begins with a wildcard: it is judged once for
-/// each value of a dictionary (seed 001 §3.5).
+/// A condition on a column of strings that is no range, such as a pattern that begins with a wildcard. It is
+/// evaluated once for each value of a dictionary (Funke, Kemper and Neumann, VLDB 2012, section 3.5).
 pub(crate) struct Judged {
     pub column: ColumnId,
     judge: Judge,
     verdict: Mutex<Verdict>,
 }
 
-/// What is known of the dictionary that the last block had.
+/// What is known of the dictionary of the last block.
 #[derive(Default)]
 struct Verdict {
     dictionary: Option<Dictionary>,
-    /// So many of its values have been judged.
+    /// How many of its values have been evaluated.
     judged: usize,
     /// The codes of those that meet the condition.
     met: Vec<Range<u64>>,
-    /// When all have been judged, the same, and whether NULL meets it. `None` if the judge could not tell.
+    /// When all have been evaluated: the same, and whether NULL meets it. The inner `None` if the judge could
+    /// not evaluate.
     codes: Option<Option<Arc<(CodeSet, bool)>>>,
 }
 
@@ -305,9 +311,9 @@ impl Judged {
         })
     }
 
-    /// The codes of a dictionary's values that meet the condition, and whether NULL does. Until all of them have been judged, nobody
-    /// knows: with so many rows that are come to, as many values are. So a block costs twice what it does at most, and whoever comes while
-    /// another one judges does not wait for it.
+    /// The codes of a dictionary's values that meet the condition, and whether NULL does. They are known once
+    /// all values have been evaluated; each call for `rows` rows evaluates as many values. So a block costs
+    /// at most twice as much as otherwise. A caller does not wait while another one evaluates.
     fn codes_of(&self, dictionary: Dictionary, rows: usize) -> Option<Arc<(CodeSet, bool)>> {
         let mut verdict = self.verdict.try_lock()?;
         if !verdict.dictionary.as_ref().is_some_and(|last| last.is(&dictionary)) {
@@ -319,7 +325,7 @@ impl Judged {
         verdict.codes.clone().flatten()
     }
 
-    /// Judges so many more values of a dictionary, if there are as many. `None` if they cannot be judged.
+    /// Evaluates up to `most` more values of a dictionary. `None` if they cannot be evaluated.
     fn judge(&self, dictionary: &Dictionary, most: usize, verdict: &mut Verdict) -> Option<()> {
         let values = dictionary.views()?;
         let Verdict { judged, met, codes, .. } = verdict;
@@ -327,7 +333,7 @@ impl Judged {
         while *judged < end {
             let part = values.slice(*judged, BATCH_ROWS.min(end - *judged));
             let found = (self.judge)(&part)?;
-            assert_eq!(found.len(), part.len(), "a judge tells it of all values");
+            assert_eq!(found.len(), part.len(), "a judge returns a bit for every value");
             met.extend(found.set_slices().map(|(from, to)| (*judged + from) as u64..(*judged + to) as u64));
             *judged += part.len();
         }
@@ -347,7 +353,7 @@ fn bits_of(words: &[AtomicU64], first: u32, end: u32) -> BooleanBuffer {
     BooleanBuffer::new(Buffer::from_vec(words), 0, (end - first) as usize)
 }
 
-/// That strings are in one of some ranges.
+/// The condition that strings are in one of some ranges.
 fn in_ranges(strings: &[StringRange]) -> encoding::Condition<'_> {
     fn bounds(range: &StringRange) -> (Bound<Cell<'_>>, Bound<Cell<'_>>) {
         let until = range.until.as_deref().map(Cell::Bytes).map_or(Bound::Unbounded, Bound::Excluded);
@@ -356,12 +362,14 @@ fn in_ranges(strings: &[StringRange]) -> encoding::Condition<'_> {
     encoding::Condition::Ranges(strings.iter().map(bounds).collect())
 }
 
-/// The values that a restriction admits, if its column has values of fixed width that are ordered as such.
+/// The values that a restriction admits, if its column has values of fixed width whose order is that of
+/// numbers.
 fn numbers(
     representation: Representation,
     restriction: &Restriction,
 ) -> Option<encoding::Condition<'static>> {
-    // A summary begins with the value, its sign flipped, so that zeros follow if it is less than 8 bytes wide.
+    // A summary begins with the value, its sign bit inverted; zeros follow if the value is narrower than 8
+    // bytes.
     let bits: u32 = match (representation, representation.width()) {
         (Representation::Boolean, _) => {
             let admitted = |value: &bool| restriction.admits(summary(representation, &Cell::boolean(*value)));
@@ -381,13 +389,13 @@ fn numbers(
         (Representation::Decimal { .. }, _) => 128,
         (Representation::Float32 | Representation::Float64 | Representation::Uuid, _) => {
             let ends = |&(first, last): &(u64, u64)| match representation {
-                // What summaries of reals have in their lower half is zero.
+                // The lower half of the summary of a real is zero.
                 Representation::Float32 => {
                     let first = u32::try_from(first.div_ceil(1 << 32)).ok()?;
                     reals_within(first, (last >> 32) as u32).map(|ends| ends.map(Cell::f32))
                 }
                 Representation::Float64 => doubles_within(first, last).map(|ends| ends.map(Cell::f64)),
-                // And of what the summary leaves out anything may follow.
+                // The part of the value that the summary leaves out may be anything.
                 _ => Some([(first, 0), (last, u64::MAX)].map(|(begin, rest)| {
                     let bytes = u128::from(begin) << 64 | u128::from(rest);
                     Cell::i128(i128::from_le_bytes(bytes.to_be_bytes()))
@@ -399,7 +407,7 @@ fn numbers(
         }
         _ => return None,
     };
-    // Numbers that have no sign stand in summaries as they are.
+    // Unsigned numbers are in summaries as they are.
     let sign = if representation == Representation::Oid { 0 } else { 1 << 63 };
     let of_range = |&(first, last): &(u64, u64)| {
         if bits == 128 {
@@ -570,7 +578,7 @@ mod tests {
             }
             assert_eq!(asked.load(Ordering::Relaxed), count + 1);
         }
-        // Who cannot tell is asked no more.
+        // A judge that has returned `None` is not called again.
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let judge = move |_: &ArrayRef| {
@@ -582,7 +590,8 @@ mod tests {
         assert_eq!(asked.load(Ordering::Relaxed), 1);
     }
 
-    /// Strings that begin alike, more of them than fit anything small, in blocks of a dictionary and of a later one.
+    /// Strings with a common beginning, more than small encodings hold, in blocks of a dictionary and of a
+    /// later one.
     #[test]
     fn strings_are_judged_by_their_codes_in_dictionaries_of_any_size() {
         let count = if cfg!(miri) { 40 } else { 5_000 };
@@ -598,7 +607,7 @@ mod tests {
         let first = merge.delta(0, false);
         let more = Piece { values: Source::Strings(&[b"anybody", b"somebody 000017 a"]), nulls: None };
         let second = merged(more, Some(merge.dictionary())).main(&first);
-        // Without a dictionary only runs are looked at.
+        // Without a dictionary conditions are evaluated on runs only.
         let plain = |runs| {
             EncodedColumn::encode(Representation::Text, piece, Encoding { runs, values: Kept::Plain })
                 .unwrap()
@@ -619,7 +628,7 @@ mod tests {
             of(StringRange::only(b"somebody else")),
             Restriction::not_null(column),
             Restriction::null(column),
-            // Of summaries alone all of them have the same.
+            // All strings have the same summary.
             Restriction::within(
                 column,
                 summary(Representation::Text, &Cell::text("somebody")).unwrap(),

@@ -1,31 +1,34 @@
-//! Freezing: how a block that nobody writes to becomes canonical Arrow, and hot again.
+//! Freezing: how a block to which no transaction writes becomes canonical Arrow, and hot again.
 //!
-//! Which transition follows which, [`crate::state`] decides. Here is who does them, and why nobody meets a row
-//! half moved (seed 004 §5.3; the race of its figure 5.4 is the one that matters):
+//! [`crate::state`] decides which transition follows which. The code that makes them is here. It also ensures
+//! that no reader or writer sees a row half moved. The problem is described by Li, "Supporting Hybrid
+//! Workloads for In-Memory Database Management Systems via a Universal Columnar Storage Format", CMU 2019,
+//! section 5.3; its figure 5.4 shows the critical race:
 //!
 //! ```text
-//! freezer                                        writer
+//! freezer                                          writer
 //! hot → cooling
-//! waits until every guard of that time has gone  (who saw the block hot has linked his record by then)
-//! sees no version but a common one, and no gap   state not hot: thaws, by what it is
-//! cooling → freezing                               cooling → hot: the freezer's next step fails
-//!   strings gathered, views under NULLs cleared,    freezing: asks, and waits until the freezer has stopped
-//!   zones found
+//! waits until every guard of that time is released (a writer that saw it hot has linked its record by then)
+//! sees no version but a common one, and no gap     state not hot: thaws, depending on the state
+//! cooling → freezing                                cooling → hot: the freezer's next step fails
+//!   gathers strings, clears views of NULLs,         freezing: requests the block, and waits for the
+//!   computes zones                                            freezer to stop
 //! freezing → frozen                                 frozen → hot: in place, or in a copy if the rows are held
 //! ```
-//! Readers are not concerned: freezing moves strings, of which they find either place, and a thaw copies what
-//! does not change.
+//! Readers are not affected. Freezing moves strings, of which readers find either copy, and a thaw copies
+//! data that does not change.
 //!
-//! A compact block stays what it is whoever deletes a row of it. What the freezer waits for are its chain heads, which it
-//! gives up when nobody has written to it for as long and no version is left.
+//! A compact block remains compact when a row of it is deleted. The freezer then waits to free its chain
+//! heads: it frees them when no transaction has written to the block for `freeze_after` and no version is
+//! left.
 //!
-//! Who takes rows out of a frozen block gets arrays that share its memory and hold it. The block itself is never
-//! held: whoever writes next leaves that memory to the arrays and goes on in a copy.
+//! A reader that takes rows out of a frozen block gets arrays that share its memory and hold it. The block
+//! itself is never held: the next writer leaves that memory to the arrays and continues in a copy.
 //!
-//! Invariants: the rows of a frozen block lie in its first slots without a gap, and of its memory nothing changes as long
-//! as it is frozen or held. They have no versions, and are the same to everybody; or they have come since a long reader
-//! began, and are all that they ever were since then: so the one record that they have in common says
-//! ([`crate::heads`]). Then a snapshot sees all of them or none.
+//! Invariants: the rows of a frozen block are in its first slots without a gap, and its memory does not
+//! change while it is frozen or held. The rows have no versions and are the same to every snapshot. Or they
+//! were inserted after a long reader began and have not changed since then: this is what the one record means
+//! that they share ([`crate::heads`]). Then a snapshot sees all of them or none.
 
 use crate::block::Block;
 use crate::budget::Held;
@@ -50,31 +53,31 @@ use firn_base::sync::{Arc, Ordering};
 use firn_base::{BlockNumber, ColumnId, Representation, Slot, Snapshot, clock};
 use std::time::Duration;
 
-/// What came of an attempt to freeze a block.
+/// The result of an attempt to freeze a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frozen {
     /// It is frozen.
     Yes,
-    /// Somebody has written, or wants to.
+    /// A writer has written to it, or is waiting for it.
     Hot,
     /// Some row has versions of its own.
     HasVersions,
-    /// Some slot before a row holds none.
+    /// Some slot before a row is empty.
     HasGaps,
     /// It holds no row.
     Empty,
-    /// It is compact, and has given up its chain heads if it could.
+    /// It is compact, and its chain heads were freed if possible.
     Compact,
 }
 
 impl Block {
-    /// From now on it is known whether somebody writes. False if the block is not hot, or empty.
+    /// Begins to watch the block for writers. Returns false if it is not hot, or empty.
     pub fn cool(&self) -> bool {
         self.allocated() > 0 && self.life.is_hot() && self.life.step(BlockState::Hot, BlockEvent::GoneCold)
     }
 
-    /// Makes a cooling block canonical. The caller has waited since it began to cool until every guard of that
-    /// time had gone.
+    /// Makes a cooling block canonical. Since it began to cool, the caller has waited until every guard of
+    /// that time was released.
     pub fn freeze(&self, guard: &Guard) -> Frozen {
         let mut turn = self.life.turn.lock();
         match self.life.state() {
@@ -88,7 +91,7 @@ impl Block {
         if !self.heads.are_one_kept(guard) && self.may_have_versions() {
             return Frozen::HasVersions;
         }
-        // Who fills another slot from now on prepares to write before.
+        // A writer that fills another slot from now on prepares to write before.
         let rows = self.rows_present();
         if rows == 0 {
             return Frozen::Empty;
@@ -103,7 +106,7 @@ impl Block {
         let buffers = self.tidy_strings(rows, guard).filter(|_| self.find_zones(rows, &mut turn.zones));
         let Some(buffers) = buffers else {
             let hot = self.life.step(BlockState::Freezing, BlockEvent::Write);
-            assert!(hot, "whoever wants a block that is being frozen waits for his turn");
+            assert!(hot, "a writer of a block that is being frozen waits for the turn");
             return Frozen::Hot;
         };
         turn.buffers = buffers;
@@ -119,7 +122,7 @@ impl Block {
         self.life.set_rows(rows);
         self.life.generation.fetch_add(1, Ordering::Relaxed);
         let frozen = self.life.step(BlockState::Freezing, BlockEvent::Canonical);
-        assert!(frozen, "whoever wants a block that is being frozen waits for his turn");
+        assert!(frozen, "a writer of a block that is being frozen waits for the turn");
     }
 
     /// Notes that no row has versions.
@@ -131,9 +134,10 @@ impl Block {
         self.hold_heads();
     }
 
-    /// Gives up the memory of a cooling block without rows for `nothing`, which it shares with others, and freezes it:
-    /// then its slots are fresh again. The caller has waited as for [`Block::freeze`], and knows that nobody else
-    /// has been given one of its slots, nor is just now. False if somebody has written to it.
+    /// Replaces the memory of a cooling block without rows by `nothing`, which it shares with others, and
+    /// freezes it. Then its slots are fresh again. The caller has waited as for [`Block::freeze`], and has
+    /// ensured that no transaction has been given one of its slots. Returns false if a writer has written to
+    /// it.
     pub fn give_up_rows(&self, nothing: Arc<CountedMemory>, guard: &Guard) -> bool {
         let _turn = self.life.turn.lock();
         if self.life.state() != BlockState::Cooling
@@ -167,7 +171,7 @@ impl Block {
                 }
                 BlockState::Frozen => {
                     let _turn = self.life.turn.lock();
-                    // Nobody but who has the turn leaves this state, and nobody else hands the block out.
+                    // Only the holder of the turn leaves this state, and only it hands the block out.
                     if self.life.state() == BlockState::Frozen {
                         if self.rows.is_held() {
                             self.change_rows_for_copy();
@@ -175,34 +179,34 @@ impl Block {
                         self.life.step(BlockState::Frozen, BlockEvent::Write);
                     }
                 }
-                // Rows are deleted where they are, and inserted elsewhere.
+                // Rows are deleted in place, and inserted elsewhere.
                 BlockState::Compact => return self.keep_heads(),
             }
         }
     }
 
-    /// Leaves the rows' memory to those who hold it.
+    /// Leaves the rows' memory to its holders.
     fn change_rows_for_copy(&self) {
         let Some(before) = self.rows.hold() else { return };
         let copy = Memory::zeroed(self.layout.bytes);
-        // SAFETY: both are of so many bytes. Nobody writes to the one, the block being frozen, and nobody
-        // knows of the other.
+        // SAFETY: both have this many bytes. Nothing writes to the former, since the block is being frozen,
+        // and no other thread can reach the latter.
         unsafe { copy.start().copy_from_nonoverlapping(before.start(), self.layout.bytes) };
         let copy = CountedMemory::new(copy, Held::Rows, &self.budget);
         self.rows.change_for(Arc::new(copy), &crate::pin());
     }
 
-    /// Whether it shares the memory of its rows with others that have none either.
+    /// Whether it has the memory that blocks without rows share.
     pub fn has_given_up_rows(&self) -> bool {
         self.allocated() == 0 && self.life.state() == BlockState::Frozen
     }
 
-    /// How many rows are there.
+    /// How many rows are present.
     pub fn rows_present(&self) -> u32 {
         self.present_words().iter().map(|word| word.load(Ordering::Acquire).count_ones()).sum()
     }
 
-    /// Whether its `rows` rows lie in its first slots.
+    /// Whether its `rows` rows are in its first slots.
     fn is_dense(&self, rows: u32) -> bool {
         let words = self.present_words();
         let full = (rows / 64) as usize;
@@ -217,7 +221,7 @@ impl Block {
         })
     }
 
-    /// Finds the zones of all columns. False if somebody wants to write.
+    /// Computes the zones of all columns. Returns false if a writer wants the block.
     fn find_zones(&self, rows: u32, zones: &mut Box<[Zone]>) -> bool {
         let columns = 0..self.layout.columns.len() as u16;
         *zones = columns
@@ -230,7 +234,7 @@ impl Block {
         self.life.wanted.load(Ordering::Relaxed)
     }
 
-    /// The rows, to keep as long as one likes, if the block is frozen and the snapshot sees them.
+    /// The rows, to keep for any time, if the block is frozen and the snapshot sees them.
     pub fn hand_out(&self, snapshot: Snapshot, strings: bool, asked: &[Asked], guard: &Guard) -> HandedOut {
         let is_cold = || matches!(self.life.state(), BlockState::Frozen | BlockState::Compact);
         if !is_cold() {
@@ -240,12 +244,12 @@ impl Block {
         if !is_cold() {
             return HandedOut::NotCold;
         }
-        // For good: what the snapshot does not see it will not see.
+        // This does not change: what the snapshot does not see now it never sees.
         let seen = self.sees_all(snapshot, guard);
         if seen == Some(false) {
             return HandedOut::NotSeen;
         }
-        // Of a block that has given up its rows they are of no account, if there are any.
+        // The zones of a block without rows, if it has any, do not count.
         let may_meet = |restriction: &Restriction| {
             turn.zones.get(restriction.column().index()).is_none_or(|zone| zone.may_meet(restriction))
         };
@@ -262,7 +266,8 @@ impl Block {
         }
     }
 
-    /// Whether it was frozen so long ago and has at least so many rows, and nobody has found that it cannot be encoded.
+    /// Whether it has been frozen for so long, has at least this many rows, and has not been found impossible
+    /// to encode.
     pub fn may_be_encoded(&self, frozen_for: Duration, least: u32) -> bool {
         self.life.state() == BlockState::Frozen && self.is_due(&self.life.turn(), frozen_for, least)
     }
@@ -279,12 +284,12 @@ impl Block {
             && turn.encoded_after.is_some_and(|frozen_at| frozen_at.elapsed() >= frozen_for)
     }
 
-    /// Notes that it cannot be encoded before it is frozen anew.
+    /// Notes that it cannot be encoded until it is frozen again.
     pub fn stays_frozen(&self) {
         self.life.turn().encoded_after = None;
     }
 
-    /// In the turn.
+    /// Called with the turn.
     fn frozen_rows(&self, turn: &Turn, strings: bool) -> FrozenRows {
         FrozenRows {
             memory: self.rows.hold().expect("a block has memory"),
@@ -296,8 +301,7 @@ impl Block {
 }
 
 impl Table {
-    /// Has all hot blocks begin to cool, and the chain heads of compact ones, and adds the numbers of all that cool to
-    /// `cooling`.
+    /// Begins to cool all hot blocks, and the chain heads of compact ones. Adds their numbers to `cooling`.
     pub fn cool(&self, cooling: &mut Vec<BlockNumber>) {
         for block in self.blocks().iter() {
             if block.cool() || block.life.state() == BlockState::Cooling || block.cool_heads() {
@@ -306,27 +310,27 @@ impl Table {
         }
     }
 
-    /// Freezes a block, if nobody has written to it since it began to cool; has a compact one give up its chain heads. The caller has waited since then until
-    /// every guard of that time had gone.
+    /// Freezes a block, if no transaction has written to it since it began to cool; of a compact one, frees
+    /// the chain heads. The caller has waited since then until every guard of that time was released.
     pub fn freeze(&self, block: BlockNumber, guard: &Guard) -> Frozen {
-        self.blocks().get(block).expect("block numbers name existing blocks").freeze(guard)
+        self.blocks().get(block).expect("block numbers refer to existing blocks").freeze(guard)
     }
 
-    /// Whether a block that has versions may give up its chain heads.
+    /// Whether a block that has versions may replace its chain heads by one.
     pub fn may_share_heads(&self, block: BlockNumber, guard: &Guard) -> bool {
-        self.blocks().get(block).expect("block numbers name existing blocks").may_share_heads(guard)
+        self.blocks().get(block).expect("block numbers refer to existing blocks").may_share_heads(guard)
     }
 
-    /// Has it do so, if one record of all rows tells as much; then it may be frozen at once. The caller has waited as
-    /// for [`Table::freeze`], and nobody collects meanwhile.
+    /// Replaces the chain heads by one, if one record of all rows is equivalent; then the block may be frozen
+    /// at once. The caller has waited as for [`Table::freeze`], and no collection runs meanwhile.
     pub fn share_heads(&self, block: BlockNumber, guard: &Guard) -> bool {
-        self.blocks().get(block).expect("block numbers name existing blocks").share_heads(guard)
+        self.blocks().get(block).expect("block numbers refer to existing blocks").share_heads(guard)
     }
 
-    /// Its blocks, in their order.
+    /// The usage of its blocks, in their order.
     pub fn block_usage(&self) -> impl Iterator<Item = BlockUsage> {
         self.blocks().iter().map(|block| {
-            // A thaw may leave the rows' memory just now.
+            // A thaw may replace the rows' memory meanwhile.
             let _guard = crate::pin();
             let rows = block.rows_present();
             BlockUsage {
@@ -344,34 +348,34 @@ impl Table {
     }
 }
 
-/// What a block consists of.
+/// Size and contents of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BlockUsage {
-    /// Which one.
+    /// Its number.
     pub number: BlockNumber,
-    /// What it is now.
+    /// Its current state.
     pub state: BlockState,
-    /// Rows, whoever sees them.
+    /// Present rows, whichever snapshots see them.
     pub rows: u32,
     /// Slots that were given out and hold no row now.
     pub free: u32,
-    /// Bytes of rows, strings, and where version chains begin, without dictionaries that it shares with others.
+    /// Bytes of rows, strings and chain heads, without dictionaries that it shares with other blocks.
     pub bytes: u64,
-    /// Bytes that rows and strings would take if they were not encoded.
+    /// Bytes that rows and strings would take without encodings.
     pub raw_bytes: u64,
-    /// How each column is kept, if it is compact.
+    /// The encoding of each column, if it is compact.
     pub encodings: Option<Vec<Encoding>>,
 }
 
-/// What a block gives out of itself.
+/// What a block hands out.
 pub(crate) enum HandedOut {
-    /// Nothing: somebody may be writing to it.
+    /// Nothing: a transaction may be writing to it.
     NotCold,
     /// It is frozen or compact, and none of its rows meets all conditions.
     NothingMeets,
     /// It is frozen or compact, and the snapshot sees none of its rows.
     NotSeen,
-    /// All rows of a frozen one.
+    /// All rows of a frozen block.
     Rows(FrozenRows),
     /// Nothing, since it is compact.
     Encoded,
@@ -381,15 +385,14 @@ pub(crate) enum HandedOut {
 pub(crate) struct FrozenRows {
     pub memory: Arc<CountedMemory>,
     heap: Vec<Buffer>,
-    /// Those of each column, a bit each.
+    /// The heap buffers of each column, a bit each.
     buffers: Arc<[u64]>,
     /// How many there are.
     pub rows: u32,
 }
 
 impl FrozenRows {
-    /// A column of some of the rows. Only numerics that are stored in fewer bytes than Arrow gives them are
-    /// copied.
+    /// A column of some of the rows. Only numerics that take fewer bytes than in Arrow are copied.
     pub fn column(&self, block: &Block, column: ColumnId, first: u32, rows: u32) -> ArrayRef {
         let layout = block.layout.column(column);
         let representation = block.layout.types[column.index()];
@@ -405,8 +408,8 @@ impl FrozenRows {
             Unit::View => {
                 let views = ScalarBuffer::new(values(), 0, rows);
                 let heap = self.buffers_of(column);
-                // SAFETY: the views were written by `Heap::store` of this block, and those under NULLs are
-                // empty; the buffers that they lead to are in `heap`. Text is UTF-8 on every way in.
+                // SAFETY: `Heap::store` of this block wrote the views, and those of NULLs are empty. The
+                // buffers that they refer to are in `heap`. Text is checked to be UTF-8 wherever it enters.
                 unsafe {
                     if representation.is_string() {
                         Arc::new(StringViewArray::new_unchecked(views, heap, nulls))
@@ -436,8 +439,8 @@ impl FrozenRows {
         }
     }
 
-    /// The buffers of the heap where strings of a column lie, with empty ones in the place of those before them that are
-    /// others'.
+    /// The buffers of the heap that have strings of a column. Buffers of other columns before them are
+    /// replaced by empty ones.
     fn buffers_of(&self, column: ColumnId) -> Arc<[Buffer]> {
         let own = self.buffers[column.index()];
         let buffer = |number: usize| {
@@ -454,8 +457,8 @@ impl FrozenRows {
         let start = self.memory.start();
         macro_rules! words {
             ($kind:ident, $word:ty) => {
-                // SAFETY: so many values lie there, aligned to more than theirs, by the layout; any bits are values, and
-                // nobody writes to them as long as the memory is held.
+                // SAFETY: the layout has this many values there, aligned to at least their width. Any bits
+                // are a value, and nothing writes to them while the memory is held.
                 Values::$kind(unsafe {
                     std::slice::from_raw_parts(start.add(layout.values()).cast::<$word>().as_ptr(), rows)
                 })
@@ -468,7 +471,7 @@ impl FrozenRows {
             Unit::Eight => words!(Eight, i64),
             Unit::Pair => words!(Sixteen, i128),
             Unit::View => {
-                // SAFETY: as above; two words are a view, and 16 bytes.
+                // SAFETY: as above; two words are a view of 16 bytes.
                 let views: &[[u8; 16]] =
                     unsafe { std::slice::from_raw_parts(start.add(layout.values()).cast().as_ptr(), rows) };
                 Values::Strings(views.iter().map(|view| self.string(view)).collect())
@@ -477,7 +480,7 @@ impl FrozenRows {
         ColumnSource { values, nulls }
     }
 
-    /// The string of a view, which is empty under a NULL.
+    /// The string of a view; the view of a NULL is empty.
     fn string<'a>(&'a self, view: &'a [u8; 16]) -> &'a [u8] {
         let number = |at: usize| u32::from_le_bytes(view[at..at + 4].try_into().expect("4 bytes")) as usize;
         let (length, buffer, offset) = (number(0), number(8), number(12));
@@ -489,13 +492,13 @@ impl FrozenRows {
     }
 
     fn buffer(&self, offset: usize, bytes: usize) -> Buffer {
-        // SAFETY: within the memory, by the layout. It was initialised with zeros, is not written to as long as
-        // it is held (module), and the buffer holds it.
+        // SAFETY: within the memory, by the layout. It was initialised with zeros, does not change while it
+        // is held (see the module), and the buffer holds it.
         unsafe { Buffer::from_custom_allocation(self.memory.start().add(offset), bytes, self.memory.clone()) }
     }
 }
 
-/// A column of a frozen block, as an encoding takes it.
+/// A column of a frozen block, as the input of an encoding.
 pub(crate) struct ColumnSource<'a> {
     values: Values<'a>,
     nulls: Option<NullBuffer>,

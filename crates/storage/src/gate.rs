@@ -3,61 +3,64 @@
 use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering, Spread};
 use firn_base::{Snapshot, Stamp, Time};
 
-/// The right to write to a table, or to lock its rows. Transactions that do so share it; DDL keeps it closed.
+/// The right to write to a table, or to lock its rows. Transactions that do so share it; DDL closes it.
 ///
-/// The sharers are counted in several places, lest all who write to a table write to the same line of memory: each
-/// in that of its stamp.
+/// The sharers are counted in several counters, so that the writers of a table do not all write to the same
+/// cache line. A transaction uses the counter that its stamp selects.
 ///
 /// ```text
 /// writer                        DDL
-/// count one more                close
-/// closed? then one less         wait until all counts are 0
+/// increment                     close
+/// closed? then decrement        wait until all counters are 0
 /// ```
-/// In sequential order: either the writer sees that it is closed, or DDL sees that it is counted.
+/// With sequential consistency either the writer sees that the gate is closed, or DDL sees that the writer is
+/// counted.
 ///
-/// It may be closed to writers alone, and several may keep it so together, if none of them writes. Who locks rows and comes to write stays
-/// counted meanwhile: whoever has closed the gate to all at once waits for the one as for the other, and so does not keep it from that; whoever
-/// had it closed to writers before has counted on there being none, and does.
+/// The gate may be closed to writers only, and several transactions may keep it closed together if none of
+/// them writes. A locker that becomes a writer is counted all along. So a transaction that closes the gate to
+/// all at once waits for it in either role, and does not prevent the change of role. A transaction that
+/// closed the gate to writers before relies on there being none, and does prevent it.
 #[derive(Default)]
 pub struct Gate {
-    /// Whether somebody keeps it closed, at least to writers. Changes under the lock of `keepers`.
+    /// Whether the gate is closed, at least to writers. Changes under the lock of `keepers`.
     closed: AtomicBool,
-    /// Whether also to those who only lock rows. Likewise.
+    /// Whether also to transactions that only lock rows. Likewise.
     closed_to_all: AtomicBool,
     keepers: Mutex<Keepers>,
-    /// Snapshots older than this may no longer write: the table has changed its shape since.
+    /// Snapshots older than this may no longer write: the definition of the table has changed since.
     changed_at: AtomicU64,
     sharers: Spread<Sharers>,
 }
 
-/// To whom somebody keeps a gate closed: each to more than the one before. Nobody is kept from reading.
+/// To which transactions a gate is closed; each value excludes more than the one before. None excludes
+/// readers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Closed {
-    /// To all who would write. Others may do the same: SQL's SHARE.
+    /// To writers. Other transactions may close it in the same way: SQL's SHARE.
     #[default]
     Together,
-    /// Also to all who would close it: SHARE ROW EXCLUSIVE.
+    /// Also to other transactions that would close it: SHARE ROW EXCLUSIVE.
     ToWriters,
-    /// Also to all who would lock rows: EXCLUSIVE, and whoever changes the table as a whole.
+    /// Also to lockers: EXCLUSIVE, and changes of the table as a whole.
     ToAll,
 }
 
-/// Who keeps it closed, and who has the table's maintenance.
+/// The transactions that keep it closed, and the one that has the table's maintenance.
 #[derive(Default)]
 struct Keepers {
     all: Vec<Stamp>,
-    /// How all of them do, if there are any.
+    /// How they keep it closed, if there are any.
     how: Closed,
-    /// How they did when they closed it.
+    /// How they closed it at first.
     at_first: Closed,
     maintainer: Option<Stamp>,
 }
 
 #[derive(Default)]
 struct Sharers {
-    /// How many there are: [`WRITER`] for each that writes, [`LOCKER`] for each that only locks rows.
+    /// Their number: [`WRITER`] for each that writes, [`LOCKER`] for each that only locks rows.
     counts: AtomicU64,
-    /// The newest commit of one of them that has changed something.
+    /// The newest commit among them that has changed something.
     written_at: AtomicU64,
 }
 
@@ -72,7 +75,7 @@ impl Gate {
         self.sharers.of(owner.sequence().expect("transactions write"))
     }
 
-    /// Has a transaction join the writers, if the gate is open.
+    /// Adds a transaction to the writers, if the gate is open.
     #[inline]
     pub fn try_join(&self, owner: Stamp) -> bool {
         let sharers = self.sharers(owner);
@@ -84,13 +87,13 @@ impl Gate {
         true
     }
 
-    /// Joins the writers as the one who keeps the gate closed alone.
+    /// Adds a transaction to the writers that alone keeps the gate closed.
     pub fn join_closed(&self, owner: Stamp) {
         debug_assert!(self.how_closed() > Some(Closed::Together) && self.closed_by() == [owner]);
         self.sharers(owner).counts.fetch_add(WRITER, Ordering::SeqCst);
     }
 
-    /// Has a transaction join those who only lock rows, if the gate is open to them.
+    /// Adds a transaction to the lockers, if the gate is open to them.
     pub fn try_join_lockers(&self, owner: Stamp) -> bool {
         let sharers = self.sharers(owner);
         sharers.counts.fetch_add(LOCKER, Ordering::SeqCst);
@@ -101,13 +104,13 @@ impl Gate {
         true
     }
 
-    /// Joins those who only lock rows as the one who keeps the gate closed to all others.
+    /// Adds a transaction to the lockers that alone keeps the gate closed.
     pub fn join_lockers_closed(&self, owner: Stamp) {
         debug_assert!(self.how_closed() == Some(Closed::ToAll) && self.closed_by() == [owner]);
         self.sharers(owner).counts.fetch_add(LOCKER, Ordering::SeqCst);
     }
 
-    /// Has one who only locks rows go on as a writer, unless [somebody](Gate::closed_to_write_too_by) keeps it from that.
+    /// Makes a locker a writer, unless [another transaction](Gate::closed_to_write_too_by) prevents that.
     pub fn try_write_too(&self, owner: Stamp) -> bool {
         // First, as in `try_join`.
         self.write_too(owner);
@@ -118,26 +121,28 @@ impl Gate {
         is_open
     }
 
-    /// Has one who only locks rows be counted as a writer, who keeps the gate closed alone, or is about to [leave](Gate::leave).
+    /// Counts a locker as a writer, which keeps the gate closed alone, or is about to [leave](Gate::leave).
     pub fn write_too(&self, owner: Stamp) {
         let before = self.sharers(owner).counts.fetch_sub(LOCKER - WRITER, Ordering::SeqCst);
-        debug_assert!(before >= LOCKER, "it has joined those who lock rows");
+        debug_assert!(before >= LOCKER, "the transaction is a locker");
     }
 
-    /// A commit of one of the writers that has changed something tells its time, before it leaves, while nobody else can commit.
+    /// Notes the time of a writer's commit that has changed something. The writer has not left yet, and no
+    /// other can commit.
     #[inline]
     pub fn note_commit(&self, owner: Stamp, time: Time) {
-        // Of one after the other: they ascend.
+        // Calls follow one another, so the times ascend.
         self.sharers(owner).written_at.store(time.0, Ordering::Release);
     }
 
-    /// Leaves the writers. A commit does so after it was published.
+    /// Removes a writer. After a commit this is called when the commit is published.
     #[inline]
     pub fn leave(&self, owner: Stamp) {
         self.sharers(owner).counts.fetch_sub(WRITER, Ordering::SeqCst);
     }
 
-    /// Has a transaction keep others out who come from now on; false if somebody already does, unless both do so together.
+    /// Closes the gate for a transaction. Returns false if another one keeps it closed, unless both do so
+    /// together.
     pub fn try_close(&self, owner: Stamp, how: Closed) -> bool {
         let mut keepers = self.keepers.lock();
         let may = keepers.all.is_empty() || keepers.how == Closed::Together && how == Closed::Together;
@@ -150,7 +155,8 @@ impl Gate {
         may
     }
 
-    /// Has one who keeps it closed do so otherwise from now on; false as long as others do.
+    /// Changes how a transaction keeps the gate closed. Returns false while other transactions keep it
+    /// closed.
     pub fn try_keep(&self, owner: Stamp, how: Closed) -> bool {
         let mut keepers = self.keepers.lock();
         let may = keepers.all == [owner];
@@ -165,24 +171,24 @@ impl Gate {
         self.closed_to_all.store(how == Closed::ToAll, Ordering::SeqCst);
     }
 
-    /// Whether somebody keeps it closed.
+    /// Whether it is closed.
     pub fn is_closed(&self) -> bool {
         self.closed.load(Ordering::SeqCst)
     }
 
-    /// The transactions that keep it closed, or are about to: they may yet wait for writers to leave.
+    /// The transactions that keep it closed, or are about to: they may still wait for writers to leave.
     pub fn closed_by(&self) -> Vec<Stamp> {
         self.keepers.lock().all.clone()
     }
 
-    /// The one that keeps it closed to all, or is about to.
+    /// The transaction that keeps it closed to all, or is about to.
     pub fn closed_to_all_by(&self) -> Option<Stamp> {
         let keepers = self.keepers.lock();
         keepers.all.first().copied().filter(|_| keepers.how == Closed::ToAll)
     }
 
-    /// Those who keep it closed to one who only locks rows and comes to write: all, unless they have closed it to all at once. Then that
-    /// one came before them, and is waited for already.
+    /// The transactions that prevent a locker from becoming a writer: all that keep it closed, unless they
+    /// have closed it to all at once. In that case the locker was there before, and they wait for it already.
     pub fn closed_to_write_too_by(&self) -> Vec<Stamp> {
         let keepers = self.keepers.lock();
         if keepers.at_first == Closed::ToAll { Vec::new() } else { keepers.all.clone() }
@@ -194,21 +200,21 @@ impl Gate {
         (!keepers.all.is_empty()).then_some(keepers.how)
     }
 
-    /// Whether at most `own` are left who write or lock rows. Sure only while it is closed to all.
+    /// Whether there are at most `own` writers and lockers. Stable only while it is closed to all.
     pub fn is_alone(&self, own: u64) -> bool {
         self.count(|counts| counts % LOCKER + counts / LOCKER) <= own
     }
 
-    /// Whether at most `own` writers are left. Sure only while it is closed.
+    /// Whether there are at most `own` writers. Stable only while it is closed.
     pub fn is_unwritten(&self, own: u64) -> bool {
         self.count(|counts| counts % LOCKER) <= own
     }
 
-    fn count(&self, whom: impl Fn(u64) -> u64) -> u64 {
-        self.sharers.iter().map(|sharers| whom(sharers.counts.load(Ordering::SeqCst))).sum()
+    fn count(&self, part: impl Fn(u64) -> u64) -> u64 {
+        self.sharers.iter().map(|sharers| part(sharers.counts.load(Ordering::SeqCst))).sum()
     }
 
-    /// Has a transaction keep it closed no more, which lets others in again, unless further ones do.
+    /// Ends a transaction's closing of the gate. It is open again unless other transactions keep it closed.
     pub fn open(&self, owner: Stamp) {
         let mut keepers = self.keepers.lock();
         keepers.all.retain(|keeper| *keeper != owner);
@@ -218,19 +224,20 @@ impl Gate {
         }
     }
 
-    /// Gives a transaction the table's maintenance, SQL's SHARE UPDATE EXCLUSIVE, which one at a time may have; false if another one
-    /// has it. Whom it keeps out besides it does by joining the writers.
+    /// Gives a transaction the table's maintenance, SQL's SHARE UPDATE EXCLUSIVE, which one transaction at a
+    /// time can have. Returns false if another one has it. To exclude further transactions it joins the
+    /// writers.
     pub fn try_maintain(&self, owner: Stamp) -> bool {
         let mut keepers = self.keepers.lock();
         *keepers.maintainer.get_or_insert(owner) == owner
     }
 
-    /// Who has it.
+    /// The transaction that has the maintenance.
     pub fn maintained_by(&self) -> Option<Stamp> {
         self.keepers.lock().maintainer
     }
 
-    /// A transaction gives it back.
+    /// Ends a transaction's maintenance.
     pub fn end_maintenance(&self, owner: Stamp) {
         let ended = self.keepers.lock().maintainer.take();
         debug_assert!(ended == Some(owner));
@@ -238,16 +245,16 @@ impl Gate {
 
     /// From now on only snapshots that read at `time` or later may write.
     pub fn set_changed_at(&self, time: Time) {
-        // A table that is gone stays so.
+        // A dropped table remains retired.
         self.changed_at.fetch_max(time.0, Ordering::AcqRel);
     }
 
-    /// From now on nobody may write: the table is gone, or its rows are elsewhere.
+    /// From now on no transaction may write: the table is dropped, or its rows are elsewhere.
     pub fn retire(&self) {
         self.changed_at.store(RETIRED, Ordering::Release);
     }
 
-    /// Whether that has happened.
+    /// Whether it is retired.
     pub fn is_retired(&self) -> bool {
         self.changed_at.load(Ordering::Acquire) == RETIRED
     }
@@ -258,7 +265,8 @@ impl Gate {
         snapshot.read_time.0 >= self.changed_at.load(Ordering::Acquire)
     }
 
-    /// Whether a snapshot sees everything committed to the table. Sure only while it is closed, or nobody can commit.
+    /// Whether a snapshot sees everything committed to the table. Stable only while it is closed, or no
+    /// commit is possible.
     pub fn is_current(&self, snapshot: Snapshot) -> bool {
         let read_time = snapshot.read_time.0;
         self.sharers.iter().all(|sharers| read_time >= sharers.written_at.load(Ordering::Acquire))
@@ -271,7 +279,7 @@ mod tests {
     use firn_base::thread::{scope, spawn_scoped, yield_now};
 
     #[test]
-    fn nobody_writes_while_who_has_closed_it_is_alone() {
+    fn there_is_no_writer_while_the_gate_is_closed() {
         let gate = Gate::default();
         let inside = AtomicU64::new(0);
         let done = AtomicBool::new(false);
@@ -329,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn who_locks_rows_minds_only_those_who_have_closed_it_to_all() {
+    fn lockers_are_excluded_only_while_the_gate_is_closed_to_all() {
         let gate = Gate::default();
-        // The first two are counted in one place.
+        // The first two have the same counter.
         let [locker, other, keeper] = [1, 17, 2].map(Stamp::transaction);
         assert!(gate.try_join_lockers(locker) && gate.try_join(other));
         for how in [Closed::Together, Closed::ToWriters] {
@@ -346,9 +354,9 @@ mod tests {
         assert!(gate.try_keep(keeper, Closed::ToAll));
         assert_eq!(gate.closed_to_all_by(), Some(keeper));
         assert!(!gate.try_join_lockers(Stamp::transaction(3)) && !gate.is_alone(1));
-        // It has counted on nobody's writing there.
+        // The keeper relies on there being no writer.
         assert!(!gate.try_write_too(locker) && gate.closed_to_write_too_by() == [keeper]);
-        // It has not got it, and goes back to what it had.
+        // It did not get it, and returns to what it had.
         assert!(gate.try_keep(keeper, Closed::Together) && gate.closed_to_all_by().is_none());
         gate.write_too(other);
         gate.leave(other);
@@ -357,7 +365,7 @@ mod tests {
         gate.write_too(keeper);
         gate.leave(keeper);
         gate.open(keeper);
-        // Who has it closed to all at once waits for those who are there, whatever they come to do.
+        // A transaction that closes it to all at once waits for the present ones in either role.
         assert!(gate.try_close(keeper, Closed::ToAll) && gate.closed_to_write_too_by().is_empty());
         assert!(!gate.try_join(other) && !gate.is_alone(0));
         assert!(gate.try_write_too(locker) && !gate.is_alone(0));

@@ -1,11 +1,11 @@
-//! Guards: as long as one is held, nothing is freed that could be reached when it was taken.
+//! Guards: while one is held, nothing is freed that could be reached when it was taken.
 
 pub use crossbeam_epoch::Guard;
 #[cfg(not(feature = "models"))]
 pub use crossbeam_epoch::pin;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 
-/// As in `crossbeam_epoch`, but in a model every task pins for itself, and the model ends with all
+/// As in `crossbeam_epoch`, but in a model every task has a handle of its own, and the model ends with all
 /// garbage freed.
 #[cfg(feature = "models")]
 pub fn pin() -> Guard {
@@ -20,31 +20,34 @@ pub fn pin() -> Guard {
     if !firn_base::sync::in_model() {
         return crossbeam_epoch::pin();
     }
-    // At its end a task has no handle any more; then the guard alone keeps its place.
+    // At its end a task has no handle any more; then the guard alone keeps the registration.
     HANDLE.try_with(LocalHandle::pin).unwrap_or_else(|_| COLLECTOR.register().pin())
 }
 
-/// Sees to it that what guards have put off is done, whoever put it off, but for the last few of each thread, which it keeps to itself until there are more.
+/// Runs the functions that guards have deferred, on any thread, except the last few of each thread, which
+/// remain in its local list until there are more.
 ///
-/// By themselves the epochs of crossbeam do little of that at a time, some hundreds of functions, the oldest first, and only when somebody
-/// pins often enough. Whoever puts off a hundred thousand under one guard, such as the nodes of a tree, leaves them before
-/// whatever is put off after them: before the end of a freezer's round, say, on a database where nothing else happens.
+/// By itself crossbeam's epoch collection runs only some hundreds of functions at a time, the oldest first,
+/// and only if threads pin often enough. A thread that defers a hundred thousand under one guard, such as the
+/// nodes of a tree, queues them before everything that is deferred later: for example the end of a freezer's
+/// round, in an otherwise idle database.
 #[derive(Default)]
 pub struct Reaper {
-    /// Whether what had been put off when this was is done.
+    /// Whether everything has been run that was deferred when this was.
     done: Option<Arc<AtomicBool>>,
 }
 
 impl Reaper {
-    /// Does what so many `flush`es do, unless all that had been put off when it was last told that nothing is left is done earlier;
-    /// whether something may be left. Guards that are held keep it from being done.
+    /// Does the work of up to `most` calls of `flush`, fewer if everything is run that had been deferred when
+    /// it last returned false. Returns whether functions may be left. Guards that are held prevent them from
+    /// running.
     pub fn reap(&mut self, most: usize, pin: impl Fn() -> Guard) -> bool {
         let done = match &self.done {
             Some(done) => done.clone(),
             None => {
                 let done = Arc::new(AtomicBool::new(false));
-                let tell = done.clone();
-                pin().defer(move || tell.store(true, Ordering::SeqCst));
+                let signal = done.clone();
+                pin().defer(move || signal.store(true, Ordering::SeqCst));
                 self.done.insert(done).clone()
             }
         };
@@ -65,7 +68,7 @@ mod tests {
     use crossbeam_epoch::Collector;
 
     #[test]
-    fn what_was_put_off_under_one_guard_is_done_without_anybody_who_pins_often() {
+    fn functions_deferred_under_one_guard_run_without_frequent_pins() {
         const PUT_OFF: usize = if cfg!(miri) { 60 } else { 100_000 };
         const CALLS: usize = if cfg!(miri) { 8 } else { 64 };
         let epochs = Collector::new();

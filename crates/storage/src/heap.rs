@@ -1,25 +1,28 @@
-//! The heap of a block: where the bytes of strings longer than 12 bytes lie.
+//! The heap of a block: the bytes of strings longer than 12 bytes.
 //!
-//! Append-only, in buffers that never move. A view (Arrow's `Utf8View`/`BinaryView` entry) names a
-//! buffer and an offset:
+//! It is append-only, in buffers that never move. A view (Arrow's `Utf8View`/`BinaryView` entry) has a buffer
+//! and an offset:
 //!
 //! ```text
 //! word 0: length (32 bits) | first 4 bytes        word 1: buffer | offset (32 bits each)
 //! word 0: length ≤ 12      | bytes 0..4           word 1: bytes 4..12
 //! ```
-//! Invariant: bytes of a buffer that are `filled` never change, so that Arrow arrays may share them.
-//! Bytes are written before that grows, under a lock that makes appenders take turns.
-//! Strings of a column that are stored together and repeat [share](Recent) their bytes.
-//! What updates leave behind is garbage until the block is frozen: then what is left may be [gathered](Gathering)
-//! in new buffers ([`crate::tidy`]), and the others *leave*: they go once every guard of that time has gone, since who has loaded
-//! a view by then may follow it still. Until then no other buffer gets their numbers. The heap of a compact block has
-//! none but buffers of encoded columns, which it [adopts](Heap::adopt), so that their strings have views like others. A
-//! string that had to be decoded lies in none: its view, which nobody keeps longer than a guard, has the address itself.
+//! Invariant: the `filled` bytes of a buffer never change, so that Arrow arrays may share them. Bytes are
+//! written before `filled` grows, under a lock that makes appenders take turns. Equal strings of a column
+//! that are stored together [share](Recent) their bytes.
+//!
+//! Strings that updates no longer refer to are garbage until the block is frozen. Then the remaining strings
+//! may be [gathered](Gathering) in new buffers ([`crate::tidy`]), and the former buffers *leave*. They are
+//! freed once every guard of that time is released, since a reader that has loaded a view before may still
+//! follow it. Until then their numbers are not reused. The heap of a compact block has only buffers of
+//! encoded columns, which it [adopts](Heap::adopt), so that their strings have views as others do. A string
+//! that had to be decoded is in no buffer. Its view contains the address, and is not kept longer than a
+//! guard.
 //!
 //! ```text
 //! word 0: length (31 bits), 1 | first 4 bytes     word 1: address
 //! ```
-//! No such word ever lies in a block, so that a torn view is never taken for one.
+//! A block never contains such a word, so a torn view cannot be mistaken for one.
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -32,17 +35,17 @@ use firn_base::sync::{Arc, AtomicPtr, AtomicU32, Mutex, MutexGuard, Ordering};
 use std::ops::Range;
 use std::ptr;
 
-/// The longest string that lies wholly inside its view.
+/// The longest string that fits into its view.
 pub(crate) const INLINE_BYTES: usize = 12;
 
-/// More than any block will fill; one for every bit of a word.
+/// More than any block fills; one for every bit of a word.
 pub(crate) const BUFFERS: usize = 64;
 const FIRST_BUFFER_BYTES: usize = 8 << 10;
 /// Arrow takes offsets as signed 32-bit numbers.
 const LARGEST_BUFFER_BYTES: usize = 1 << 30;
 
-/// Usual size of a buffer, of which so many came before: twice that of the last one, but [`PLACE_BYTES`] for so many more, since
-/// pages of larger pieces are not made ready ahead.
+/// The number of buffers of [`PLACE_BYTES`] in a row. Before them each buffer is twice as large as the last
+/// one, and after them again. The pages of pieces larger than that are not prepared in advance.
 const PLACES: usize = 8;
 
 fn usual_bytes(before: usize) -> usize {
@@ -73,7 +76,7 @@ pub(crate) fn inline_view(bytes: &[u8]) -> [u64; 2] {
     words(view)
 }
 
-/// The view of a longer string, which lies in a buffer.
+/// The view of a longer string, which is in a buffer.
 #[inline]
 pub(crate) fn long_view(bytes: &[u8], buffer: u32, offset: u32) -> [u64; 2] {
     let prefix: [u8; 4] = bytes[..4].try_into().expect("longer than 12 bytes");
@@ -83,11 +86,11 @@ pub(crate) fn long_view(bytes: &[u8], buffer: u32, offset: u32) -> [u64; 2] {
     ]
 }
 
-/// Of lengths it is never set, since strings are shorter.
+/// Not set in any length, since strings are shorter.
 const ELSEWHERE: u64 = 1 << 31;
 const _: () = assert!((LONGEST_STRING_BYTES as u64) < ELSEWHERE);
 
-/// The view of a longer string, which lies in no buffer but at an address.
+/// The view of a longer string that is not in a buffer but at an address.
 #[inline]
 pub(crate) fn view_elsewhere(bytes: &[u8]) -> [u64; 2] {
     let [low, _] = long_view(bytes, 0, 0);
@@ -110,7 +113,7 @@ pub(crate) fn inline_cell(view: [u64; 2]) -> Cell<'static> {
     Cell::Inline(view_len(view) as u8, bytes)
 }
 
-/// The length that a view tells.
+/// The length in a view.
 #[inline]
 pub(crate) fn view_len(view: [u64; 2]) -> usize {
     (view[0] as u32 & !(ELSEWHERE as u32)) as usize
@@ -127,13 +130,13 @@ fn words(view: [u8; 16]) -> [u64; 2] {
 
 /// A heap.
 pub(crate) struct Heap {
-    /// Where each buffer begins, and how much of it is filled and will not change again. Readers only
-    /// touch bytes before that; the one appender at a time only touches bytes after it. Both lie here,
-    /// not in the buffers, so that following a view touches nothing else but the string.
+    /// Where each buffer begins, and how much of it is filled and does not change any more. Readers touch
+    /// only bytes before that; the appender, one at a time, touches only bytes after it. Both arrays are here
+    /// and not in the buffers, so that following a view touches nothing but the string.
     starts: [AtomicPtr<u8>; BUFFERS],
     filled: [AtomicU32; BUFFERS],
     buffers: Arc<Mutex<Buffers>>,
-    /// The lock is the right to append.
+    /// The holder of the lock may append.
     filling: Mutex<Filling>,
     /// Counts the buffers.
     budget: Arc<MemoryBudget>,
@@ -142,7 +145,7 @@ pub(crate) struct Heap {
 /// The buffers of a heap by number.
 struct Buffers {
     all: [Option<Arc<HeapBuffer>>; BUFFERS],
-    /// Those to which no view leads any more, a bit each.
+    /// Those to which no view refers any more, a bit each.
     leaving: u64,
 }
 
@@ -152,7 +155,7 @@ struct Filling {
     number: usize,
     /// Its size; 0 if there is none.
     bytes: usize,
-    /// How many there have been since strings were last gathered.
+    /// How many were begun since strings were last gathered.
     begun: usize,
 }
 
@@ -167,7 +170,7 @@ impl Heap {
         }
     }
 
-    /// The view of `bytes`, stored here if they do not fit into it.
+    /// The view of `bytes`, which are stored here if they do not fit into it.
     #[inline]
     pub fn store(&self, bytes: &[u8]) -> [u64; 2] {
         if bytes.len() <= INLINE_BYTES { inline_view(bytes) } else { self.append(bytes) }
@@ -182,14 +185,14 @@ impl Heap {
         Appender { heap: self, filling: self.filling.lock() }
     }
 
-    /// The bytes of a view of more than [`INLINE_BYTES`]. The view must be whole: read from this
-    /// block and validated. Panics if it points outside what was ever stored.
+    /// The bytes of a view of more than [`INLINE_BYTES`]. The view must be whole: read from this block and
+    /// validated. Panics if it refers to bytes that were never stored.
     #[inline]
     pub fn bytes(&self, view: [u64; 2]) -> &[u8] {
         if is_elsewhere(view) {
             let start = ptr::with_exposed_provenance(view[1] as usize);
-            // SAFETY: the bytes stay as long as the guard under which the view was made, and whoever follows it has
-            // been given it under that guard.
+            // SAFETY: the bytes remain until the guard is released under which the view was made, and the
+            // caller got the view under that guard.
             return unsafe { std::slice::from_raw_parts(start, view_len(view)) };
         }
         let (offset, length) = ((view[1] >> 32) as usize, view_len(view));
@@ -197,7 +200,7 @@ impl Heap {
         &bytes[offset..offset + length]
     }
 
-    /// What is filled of a buffer.
+    /// The filled bytes of a buffer.
     #[inline]
     fn filled(&self, buffer: usize) -> &[u8] {
         // Acquire: pairs with the store in `Appender::append`; before that the length is 0.
@@ -206,13 +209,13 @@ impl Heap {
         if length == 0 {
             return &[];
         }
-        // SAFETY: the start was set before the length. So many bytes are initialised, and will not change
-        // again. They stay as long as the heap, or, once their buffer leaves, until every guard of that time
-        // has gone: who follows a view to it has loaded that under such a guard.
+        // SAFETY: the start was set before the length. These bytes are initialised, and do not change any
+        // more. They remain as long as the heap or, if their buffer leaves, until every guard of that time is
+        // released. A reader with a view of the buffer has loaded it under such a guard.
         unsafe { std::slice::from_raw_parts(start, length) }
     }
 
-    /// Asks the processor to fetch what a view, perhaps a torn one, points to.
+    /// Prefetches what a view, perhaps a torn one, refers to.
     #[inline]
     pub fn prefetch(&self, view: [u64; 2]) {
         if view_len(view) > INLINE_BYTES
@@ -220,13 +223,13 @@ impl Heap {
         {
             let first = start.load(Ordering::Relaxed).wrapping_add((view[1] >> 32) as usize);
             prefetch(first);
-            // The processor guesses what follows beyond.
+            // The processor prefetches what follows by itself.
             prefetch(first.wrapping_add((view_len(view) - 1).min(PART_ALIGN)));
         }
     }
 
-    /// Makes room for strings of so many bytes in all, side by side, if there is none yet. If they are more than a buffer
-    /// can have, the others will go on in the next.
+    /// Makes room for strings of `bytes` bytes in all, side by side, if there is no buffer yet. If they
+    /// exceed the largest buffer, the remaining strings go to the next one.
     pub fn reserve_first(&self, bytes: usize) {
         let mut appender = self.appender();
         if bytes > 0 && appender.filling.begun == 0 {
@@ -234,9 +237,9 @@ impl Heap {
         }
     }
 
-    /// The buffers so far by number, as Arrow buffers that share the memory and keep it alive; empty ones in the
-    /// place of those that are not there. Who asks for `leaving` ones as well holds a guard since before he loaded
-    /// the views that he has.
+    /// The buffers by number, as Arrow buffers that share the memory and keep it alive. Numbers without a
+    /// buffer have an empty one. A caller that includes `leaving` buffers has held a guard since before it
+    /// loaded its views.
     pub fn arrow_buffers(&self, leaving: bool) -> Vec<Buffer> {
         let buffers = self.buffers.lock();
         let left_out = if leaving { 0 } else { buffers.leaving };
@@ -247,8 +250,8 @@ impl Heap {
             };
             let length = self.filled[number].load(Ordering::Acquire) as usize;
             match &**buffer {
-                // SAFETY: the first `length` bytes are initialised, never change again, and live as
-                // long as the `Arc` that the Arrow buffer owns.
+                // SAFETY: the first `length` bytes are initialised, never change again, and live as long as
+                // the `Arc` that the Arrow buffer owns.
                 HeapBuffer::Own(piece, _) => unsafe {
                     Buffer::from_custom_allocation(piece.start(), length, buffer.clone())
                 },
@@ -258,7 +261,7 @@ impl Heap {
         buffers.all[..count].iter().enumerate().map(shared).collect()
     }
 
-    /// Bytes of strings that have been appended, less those that leave.
+    /// Bytes of appended strings, without those in leaving buffers.
     pub fn appended_bytes(&self) -> usize {
         let buffers = self.buffers.lock();
         let is_own = |number: &usize| {
@@ -274,29 +277,29 @@ impl Heap {
         numbers.map(|number| self.filled[number].load(Ordering::Relaxed) as usize).sum()
     }
 
-    /// Bytes allocated, less those of buffers that leave and of those that are not its own.
+    /// Bytes allocated, without those of leaving buffers and of adopted ones.
     pub fn allocated_bytes(&self) -> usize {
         let buffers = self.buffers.lock();
-        let stays = |number: &usize| buffers.leaving >> number & 1 == 0;
+        let is_in_use = |number: &usize| buffers.leaving >> number & 1 == 0;
         let bytes = |number: usize| buffers.all[number].as_ref().map_or(0, |buffer| buffer.own_bytes());
-        (0..BUFFERS).filter(stays).map(bytes).sum()
+        (0..BUFFERS).filter(is_in_use).map(bytes).sum()
     }
 
-    /// How many buffers it may still begin.
+    /// How many more buffers it can have.
     pub fn buffers_left(&self) -> usize {
         self.buffers.lock().all.iter().filter(|buffer| buffer.is_none()).count()
     }
 
-    /// Whether buffers leave just now.
+    /// Whether there are leaving buffers.
     #[cfg(test)]
     pub fn has_leaving(&self) -> bool {
         self.buffers.lock().leaving != 0
     }
 
-    /// Takes in strings that lie elsewhere: the numbers of their buffers, in their order. `None`, and nothing is done,
-    /// if there are not so many left.
+    /// Adopts buffers of strings. Returns their numbers, in order; `None` without an effect if too few
+    /// numbers are left.
     pub fn adopt(&self, all: &[&Buffer]) -> Option<Vec<u32>> {
-        // Numbers come back at any time, but only who may append takes some.
+        // Numbers become free at any time, but only an appender takes some.
         let mut appender = self.appender();
         if self.buffers_left() < all.len() {
             return None;
@@ -304,7 +307,7 @@ impl Heap {
         Some(all.iter().map(|strings| appender.adopt(strings)).collect())
     }
 
-    /// Gives up all buffers but some. No view leads to the others any more.
+    /// Removes all buffers but some. No view refers to the others any more.
     pub fn keep_only(&self, numbers: &[u32], guard: &Guard) {
         self.appender().give_up_all_but(numbers.iter().fold(0, |bits, number| bits | 1 << number), guard);
     }
@@ -315,22 +318,22 @@ impl Heap {
     }
 }
 
-/// Strings of a heap on their way into new buffers.
+/// Strings of a heap that are being copied to new buffers.
 pub(crate) struct Gathering<'h> {
     appender: Appender<'h>,
-    /// The numbers of these, a bit each.
+    /// The numbers of the new buffers, a bit each.
     keeps: u64,
 }
 
 impl Gathering<'_> {
-    /// Goes on in a new buffer, for strings of so many bytes.
+    /// Begins a new buffer for strings of `bytes` bytes.
     pub fn begin(&mut self, bytes: usize) {
         self.appender.begin_buffer(bytes);
         self.keeps |= 1 << self.appender.filling.number;
     }
 
-    /// The view of a string of more than [`INLINE_BYTES`] in its new place, in the buffer that was begun last. It differs
-    /// in its second word only.
+    /// Copies a string of more than [`INLINE_BYTES`] to the newest buffer and returns its new view. Only the
+    /// second word differs.
     pub fn copy(&mut self, view: [u64; 2]) -> [u64; 2] {
         let (start, length) = ((view[1] >> 32) as usize, view_len(view));
         let all = self.appender.heap.filled(view[1] as u32 as usize);
@@ -339,7 +342,7 @@ impl Gathering<'_> {
         moved
     }
 
-    /// Gives up all buffers but the new ones. No view leads to them any more.
+    /// Removes all buffers but the new ones. No view refers to them any more.
     pub fn finish(mut self, guard: &Guard) {
         self.appender.give_up_all_but(self.keeps, guard);
     }
@@ -351,8 +354,8 @@ pub(crate) struct Appender<'h> {
     filling: MutexGuard<'h, Filling>,
 }
 
-/// Strings that were appended last, so that the next ones that are the same share their bytes: of names of states, ways
-/// and the like there are few, and they come again and again.
+/// The strings that were appended last, so that equal strings that follow share their bytes. Columns such as
+/// names of states or shipping modes have few different strings, which repeat often.
 pub(crate) struct Recent([[u64; 2]; Recent::STRINGS]);
 
 impl Recent {
@@ -362,10 +365,10 @@ impl Recent {
         Recent([[0; 2]; Recent::STRINGS])
     }
 
-    /// Where a string is kept whose view begins with that word.
+    /// The entry for a string whose view begins with `low`.
     #[inline(always)]
     fn place(&mut self, low: u64, bytes: &[u8]) -> &mut [u64; 2] {
-        // Length, beginning and end: what comes again and again often begins alike.
+        // Length, beginning and end: strings that repeat often begin alike.
         let last = u64::from_le_bytes(*bytes.last_chunk().expect("longer than 12 bytes"));
         // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
         let hash = (low ^ last.rotate_left(29)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -374,7 +377,7 @@ impl Recent {
 }
 
 impl Appender<'_> {
-    /// As [`Appender::append`] for a part of some bytes, unless it is the same as a recent one of this heap.
+    /// As [`Appender::append`] for a part of some bytes, unless it equals a recent string of this heap.
     #[inline(always)]
     pub fn append_part(&mut self, all: &[u8], part: Range<usize>, recent: &mut Recent) -> [u64; 2] {
         let bytes = &all[part.clone()];
@@ -387,7 +390,8 @@ impl Appender<'_> {
         *place
     }
 
-    /// As [`Appender::append`] for a part of some bytes. If what surrounds it allows, as much is copied as needs no count of bytes.
+    /// As [`Appender::append`] for a part of some bytes. If there is room around it, copies a fixed number of
+    /// bytes.
     #[inline(always)]
     fn append_with_room(&mut self, all: &[u8], part: Range<usize>) -> [u64; 2] {
         const TOGETHER: usize = 64;
@@ -399,15 +403,15 @@ impl Appender<'_> {
             return self.append(bytes);
         }
         let to = self.heap.starts[number].load(Ordering::Relaxed);
-        // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond what is filled) there. What is
-        // copied too much is written over by the next string.
+        // SAFETY: in bounds by the check. No other thread writes there (the lock) or reads there (it is not
+        // filled). The next string overwrites what was copied beyond this one.
         unsafe { to.add(offset).cast::<[u8; TOGETHER]>().write_unaligned(*together) };
         // Release: as in `append`.
         self.heap.filled[number].store((offset + bytes.len()) as u32, Ordering::Release);
         long_view(bytes, number as u32, offset as u32)
     }
 
-    /// The view of `bytes`, more than [`INLINE_BYTES`], which are stored.
+    /// Stores `bytes`, more than [`INLINE_BYTES`], and returns their view.
     #[inline]
     pub fn append(&mut self, bytes: &[u8]) -> [u64; 2] {
         assert!(bytes.len() <= LONGEST_STRING_BYTES, "callers refuse longer strings");
@@ -417,10 +421,10 @@ impl Appender<'_> {
             let offset = if room > 0 { heap.filled[number].load(Ordering::Relaxed) as usize } else { 0 };
             if bytes.len() <= room - offset {
                 let to = heap.starts[number].load(Ordering::Relaxed);
-                // SAFETY: in bounds by the check; nobody else writes (the lock) or reads (beyond what is
-                // filled) there.
+                // SAFETY: in bounds by the check. No other thread writes there (the lock) or reads there (it
+                // is not filled).
                 unsafe { to.add(offset).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
-                // Release: whoever sees the new length sees the bytes, and the start.
+                // Release: a reader that sees the new length sees the bytes and the start.
                 heap.filled[number].store((offset + bytes.len()) as u32, Ordering::Release);
                 return long_view(bytes, number as u32, offset as u32);
             }
@@ -428,12 +432,12 @@ impl Appender<'_> {
         }
     }
 
-    /// Takes in strings that lie elsewhere: the number of the buffer that views name then.
+    /// Adopts a buffer of strings. Returns its number in views.
     fn adopt(&mut self, strings: &Buffer) -> u32 {
         let heap = self.heap;
         let mut buffers = heap.buffers.lock();
         let number = buffers.all.iter().position(Option::is_none).expect("counted before");
-        let bytes = u32::try_from(strings.len()).expect("Arrow's offsets are as narrow");
+        let bytes = u32::try_from(strings.len()).expect("Arrow's offsets have 32 bits");
         heap.starts[number].store(strings.as_ptr().cast_mut(), Ordering::Relaxed);
         // Release: as in `append`.
         heap.filled[number].store(bytes, Ordering::Release);
@@ -441,7 +445,7 @@ impl Appender<'_> {
         number as u32
     }
 
-    /// Gives up all buffers but some, a bit each. No view leads to the others any more.
+    /// Removes all buffers but some, a bit each. No view refers to the others any more.
     fn give_up_all_but(&mut self, keeps: u64, guard: &Guard) {
         let mut buffers = self.heap.buffers.lock();
         let is_there = |number: &usize| buffers.all[*number].is_some();
@@ -459,7 +463,7 @@ impl Appender<'_> {
         });
     }
 
-    /// Goes on in a new buffer.
+    /// Begins a new buffer.
     #[cold]
     fn begin_buffer(&mut self, bytes: usize) {
         assert!(bytes <= LARGEST_BUFFER_BYTES, "Arrow's offsets are signed numbers of 32 bits");
@@ -480,7 +484,7 @@ impl Appender<'_> {
 /// Memory of a buffer, which Arrow arrays may share.
 enum HeapBuffer {
     Own(Piece, Arc<MemoryBudget>),
-    /// Strings that lie elsewhere, and are counted there.
+    /// Strings that are stored elsewhere, and counted there.
     Adopted(Buffer),
 }
 
@@ -490,7 +494,7 @@ impl HeapBuffer {
         HeapBuffer::Own(piece, budget.clone())
     }
 
-    /// The bytes that are its own.
+    /// The bytes that it owns.
     fn own_bytes(&self) -> usize {
         match self {
             HeapBuffer::Own(piece, _) => piece.len(),
@@ -575,7 +579,7 @@ mod tests {
             for at in &kept {
                 let before = views[*at];
                 views[*at] = gathering.copy(before);
-                assert_eq!(heap.bytes(before), string(*at), "who still has the old view follows it");
+                assert_eq!(heap.bytes(before), string(*at), "the old view can still be followed");
             }
             gathering.finish(&crate::pin());
             assert_eq!(heap.allocated_bytes(), bytes);
@@ -584,7 +588,7 @@ mod tests {
             assert_eq!(arrow.iter().map(|buffer| buffer.len()).sum::<usize>(), bytes);
             let [_, place] = views[kept[0]];
             assert_eq!(arrow[place as u32 as usize][(place >> 32) as usize], kept[0] as u8);
-            // Numbers come back once all guards of now have gone, also those of other tests.
+            // Numbers become free once all guards of now are released, including those of other tests.
             while heap.has_leaving() {
                 crate::pin().flush();
                 firn_base::thread::yield_now();

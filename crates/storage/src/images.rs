@@ -1,13 +1,15 @@
-//! Images as Arrow: numerics with scales of their own, and arrays, in the types that others know.
+//! Images as Arrow: numerics with scales of their own, and arrays, in the types that other programs know.
 //!
-//! Blocks, and the arrays that scans yield, hold [images](Representation::is_image) of these values, as `BinaryView`.
+//! Blocks, and the arrays that scans return, hold [images](Representation::is_image) of these values, as
+//! `BinaryView`.
 //!
-//! | representation | for others |
+//! | representation | exported as |
 //! |---|---|
-//! | numeric | `Decimal128(38, 16)`; 22003 of a value that has more digits, NaN or an infinity |
-//! | list | `List` of the elements' type; 0A000 of an array of several dimensions |
+//! | numeric | `Decimal128(38, 16)`; 22003 for a value that has more digits, NaN or an infinity |
+//! | list | `List` of the elements' type; 0A000 for an array of several dimensions |
 //!
-//! Lower bounds are lost on the way out. Everything else is as [`data_type`] says, and goes through as it is.
+//! Lower bounds are lost in the export. All other values have the type of [`data_type`] and are not
+//! converted.
 
 use crate::arrow::data_type;
 use crate::arrow_rows::BatchRows;
@@ -30,11 +32,11 @@ use firn_base::{
     ArrayValue, Cell, Error, Interval, Numeric, Representation, Result, SqlState, numeric, value,
 };
 
-/// Digits and decimals of numerics in the form for others.
+/// Digits and decimals of exported numerics.
 const PRECISION: u8 = numeric::MAX_PRECISION;
 const SCALE: u8 = 16;
 
-/// The Arrow type in which others get values of a representation. Panics for records.
+/// The Arrow type in which values of a representation are exported. Panics for records.
 pub fn exchange_type(representation: Representation) -> DataType {
     match representation {
         Representation::Numeric => DataType::Decimal128(PRECISION, SCALE as i8),
@@ -46,7 +48,7 @@ pub fn exchange_type(representation: Representation) -> DataType {
     }
 }
 
-/// A column as scans yield it, in the type that [`exchange_type`] names.
+/// Converts a column of a scan to the type that [`exchange_type`] returns.
 pub fn to_exchange(column: &ArrayRef, representation: Representation) -> Result<ArrayRef> {
     match representation {
         Representation::Numeric => {
@@ -112,13 +114,13 @@ fn lists(images: &BinaryViewArray, element: Representation) -> Result<ArrayRef> 
     Ok(Arc::new(ListArray::new(field, offsets, values, images.nulls().cloned())))
 }
 
-/// The element of a list, as lists refer to it.
+/// The element type of a list, as Arrow's lists have it.
 fn list_element(element: Representation) -> &'static Representation {
-    let Representation::List(element) = element.list() else { unreachable!("it is a list") };
+    let Representation::List(element) = element.list() else { unreachable!("the caller has a list") };
     element
 }
 
-/// The elements of all arrays in turn, in the type that [`exchange_type`] names.
+/// The elements of all arrays in turn, in the type that [`exchange_type`] returns.
 fn elements(arrays: &[Option<ArrayImage<'_>>], element: Representation) -> Result<ArrayRef> {
     /// Each cell in turn, NULLs among them.
     fn each<'a>(arrays: &'a [Option<ArrayImage<'a>>]) -> impl Iterator<Item = Cell<'a>> {
@@ -197,8 +199,8 @@ fn elements(arrays: &[Option<ArrayImage<'_>>], element: Representation) -> Resul
     })
 }
 
-/// A column as bulk inserts take it, of one in the type that [`exchange_type`] names; a numeric may be a decimal of any
-/// scale from 0 to 38, whose values keep it. Panics if it is of another type.
+/// Converts a column of the type that [`exchange_type`] returns to the form of bulk inserts. A numeric may be
+/// a decimal of any scale from 0 to 38, which its values keep. Panics if the column is of another type.
 pub fn from_exchange(column: &ArrayRef, representation: Representation) -> ArrayRef {
     match representation {
         Representation::Numeric => images(column.len(), |row, image| {
@@ -225,7 +227,7 @@ pub fn from_exchange(column: &ArrayRef, representation: Representation) -> Array
     }
 }
 
-/// An array of the images that `write` makes; of a row for which it yields nothing, NULL.
+/// An array of the images that `write` makes; NULL for a row for which it returns nothing.
 fn images(rows: usize, write: impl Fn(usize, &mut Vec<u8>) -> Option<()>) -> ArrayRef {
     let mut builder = BinaryViewBuilder::with_capacity(rows);
     let mut image = Vec::new();
@@ -241,9 +243,9 @@ fn images(rows: usize, write: impl Fn(usize, &mut Vec<u8>) -> Option<()>) -> Arr
 
 fn numeric_at(array: &dyn Array, row: usize) -> Option<Numeric> {
     let DataType::Decimal128(_, scale) = array.data_type() else {
-        panic!("a numeric came as {}", array.data_type())
+        panic!("a numeric column has type {}", array.data_type())
     };
-    let scale = u8::try_from(*scale).expect("decimals have scales from 0 on");
+    let scale = u8::try_from(*scale).expect("the scale is not negative");
     array
         .is_valid(row)
         .then(|| Numeric::from_decimal(array.as_primitive::<Decimal128Type>().value(row), scale))
@@ -327,7 +329,7 @@ mod tests {
             (TypeId::UUID, ["{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,NULL}", "{}"]),
         ] {
             let element = Type::new(id);
-            let representation = element.representation().expect("columns have it").list();
+            let representation = element.representation().expect("columns of this type exist").list();
             let array = |text: &str| {
                 let array = parse_any(text, element, &TextStyle::DEFAULT);
                 Value::Array(array.unwrap_or_else(|error| panic!("{text}: {}", error.message())))
@@ -336,7 +338,7 @@ mod tests {
             let column = values_to_array(&values, representation);
             let lists = to_exchange(&column, representation).unwrap();
             assert_eq!(lists.data_type(), &exchange_type(representation), "{element}");
-            // Also when the lists begin somewhere else.
+            // Also when the array has an offset.
             for from in 0..values.len() {
                 let part = lists.slice(from, values.len() - from);
                 assert_eq!(

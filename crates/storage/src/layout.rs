@@ -12,7 +12,9 @@ use firn_base::ids::SLOT_BITS;
 use firn_base::types::Width;
 use firn_base::{ColumnId, Representation};
 
-/// Slots that share one versioned-positions entry (seed 000 §2.2.6 found 1,024 best). Blocks of models are smaller.
+/// Slots that share one versioned-positions entry (1,024 as in Mühlbauer, "On Scalable and Flexible
+/// Transaction and Query Processing in Main-Memory Database Systems", TU München 2016, section 2.2.6). Blocks
+/// of models are smaller.
 pub(crate) const RANGE_SLOTS: u32 = if cfg!(feature = "models") { 64 } else { 1024 };
 
 /// Every part of a block begins at a multiple of this.
@@ -20,7 +22,7 @@ pub(crate) const PART_ALIGN: usize = 64;
 
 const _: () = assert!(RANGE_SLOTS.is_multiple_of(64), "a range is whole words of every bitmap");
 
-/// In what a value lies.
+/// The unit in which values of a column are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 #[repr(u8)]
 pub enum Unit {
@@ -88,7 +90,7 @@ const UNIT_MASK: u64 = 7;
 const LOG_SHIFT: u32 = 3;
 
 impl ColumnLayout {
-    /// `validity` is 0, where the present bits lie, if there is no such bitmap.
+    /// `validity` is 0, the offset of the present bits, if there is no such bitmap.
     fn new(values: usize, validity: usize, unit: Unit) -> ColumnLayout {
         const _: () = assert!(PART_ALIGN == 64 && UNIT_MASK > Unit::View as u64);
         let offset = |bytes: usize| u64::from(u32::try_from(bytes).expect("a block is smaller than 4 GiB"));
@@ -109,20 +111,20 @@ impl ColumnLayout {
         (validity != 0).then_some(validity)
     }
 
-    /// In what its values lie.
+    /// The unit of its values.
     #[inline]
     pub fn unit(self) -> Unit {
         Unit::from_number(self.0 & UNIT_MASK)
     }
 
-    /// Byte offset of the value of a slot, or of the byte that it is a bit of.
+    /// Byte offset of the value of a slot, or of the byte with its bit.
     #[inline]
     pub fn value_at(self, slot: usize) -> usize {
         self.values() + (slot << (self.0 >> LOG_SHIFT & UNIT_MASK) >> 3)
     }
 }
 
-/// Where everything lies.
+/// Where the parts of a block are.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Layout {
     pub columns: Box<[ColumnLayout]>,
@@ -161,7 +163,7 @@ impl Layout {
         Layout { columns, types, slots: slots as u32, bytes }
     }
 
-    /// Where `column` lies.
+    /// Where `column` is.
     #[inline]
     pub fn column(&self, column: ColumnId) -> ColumnLayout {
         self.columns[column.index()]

@@ -1,8 +1,8 @@
-//! Blocks, version chains, write sets, tables, indexes, Arrow views: one copy of the data that
-//! short transactions change in place and scans read as Arrow.
+//! Blocks, version chains, write sets, tables, indexes, Arrow views: one copy of the data that short
+//! transactions change in place and scans read as Arrow.
 //!
-//! Storage never asks who is running: it gets a [`Snapshot`](firn_base::Snapshot). Everything that
-//! may be freed under a reader is reached through a [`Guard`].
+//! Storage does not know transactions: it gets a [`Snapshot`](firn_base::Snapshot). Everything that may be
+//! freed while it is read is reached through a [`Guard`].
 
 pub mod arrow;
 mod arrow_rows;

@@ -1,15 +1,16 @@
-//! The state of a block's life, and what is known of a block that is not hot.
+//! The state of a block, and what is known of a block that is not hot.
 
 use crate::state::{BlockEvent, BlockState, next};
 use crate::zone_map::Zone;
 use firn_base::clock;
 use firn_base::sync::{Arc, AtomicBool, AtomicU8, AtomicU32, AtomicU64, Mutex, MutexGuard, Ordering};
 
-/// In which state a block is, and whose turn it is to change that.
+/// The state of a block, and the right to change it (the *turn*).
 #[derive(Default)]
 pub(crate) struct Life {
     state: AtomicU8,
-    /// Held while the block is being frozen, thawed, encoded, or handed out, and while it gives up its chain heads.
+    /// Held while the block is being frozen, thawed, encoded, or handed out, and while its chain heads are
+    /// being freed.
     pub turn: Mutex<Turn>,
     /// Whether a writer waits for the freezer.
     pub wanted: AtomicBool,
@@ -24,7 +25,7 @@ pub(crate) struct Life {
 pub(crate) struct Turn {
     /// The zones of its columns.
     pub zones: Box<[Zone]>,
-    /// In which buffers of the heap the strings of each column lie, a bit each.
+    /// The buffers of the heap that have strings of each column, a bit each.
     pub buffers: Arc<[u64]>,
     /// When it was frozen, unless it cannot be encoded.
     pub encoded_after: Option<clock::Instant>,
@@ -35,11 +36,11 @@ const _: () = assert!(BlockState::Hot as u8 == 0, "blocks begin hot");
 impl Life {
     #[inline]
     pub fn is_hot(&self) -> bool {
-        // Acquire: who finds it hot again goes on in the memory that it was thawed in.
+        // Acquire: a writer that finds the block hot uses the memory that it was thawed in.
         self.state.load(Ordering::Acquire) == BlockState::Hot as u8
     }
 
-    /// The state just now.
+    /// The current state.
     pub fn state(&self) -> BlockState {
         BlockState::from_bits(self.state.load(Ordering::Acquire))
     }
@@ -49,21 +50,21 @@ impl Life {
         self.rows.store(rows, Ordering::Relaxed);
     }
 
-    /// How often the block has been frozen. The caller has the turn.
+    /// How often the block has been frozen. The caller holds the turn.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }
 
-    /// The right to change it.
+    /// Waits for the turn and takes it.
     pub fn turn(&self) -> MutexGuard<'_, Turn> {
         self.turn.lock()
     }
 
-    /// What `event` makes of `from`; false if that is no longer the state.
+    /// Makes the transition from `from` by `event`. Returns false if the state is no longer `from`.
     pub fn step(&self, from: BlockState, event: BlockEvent) -> bool {
-        let to = next(from, event).expect("the caller knows what can happen to a block in that state");
+        let to = next(from, event).expect("the event is possible in that state");
         self.state
-            // Release: what was done to the rows before. Acquire: what others had done.
+            // Release: publishes what was done to the rows before. Acquire: what other threads had done.
             .compare_exchange(from as u8, to as u8, Ordering::AcqRel, Ordering::Acquire)
             .is_ok()
     }

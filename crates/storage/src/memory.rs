@@ -1,15 +1,15 @@
-//! Memory that readers and writers share, seen only as slices of atomics, and where it comes from.
+//! Memory that readers and writers share, seen only as slices of atomics, and its allocation.
 //!
-//! This file owns the casts from raw bytes. Memory is handed out as `&[AtomicX]`, so that every
-//! access is an atomic one and a race is a question of order, never of undefined behaviour.
-//! Rule kept by [`crate::block`]: one part of a block is always accessed at one width, since
-//! racing accesses of mixed sizes are undefined even between atomics.
+//! This file owns the casts from raw bytes. Memory is handed out as `&[AtomicX]`, so that every access is an
+//! atomic one and a race is a question of order, never of undefined behaviour. [`crate::block`] keeps this
+//! rule: one part of a block is always accessed at one width, since racing accesses of mixed sizes are
+//! undefined even between atomics.
 //!
-//! Blocks of 1 MiB and what else is read at random come from regions that ask for huge pages
-//! ([`crate::region`]): pieces of heaps from 64 KiB to 1 MiB, nodes and leaves of indexes, undo segments,
-//! chain heads of all but a table's first blocks. A random read that misses the TLB as well costs half as
-//! much again (337 ns against 220 ns measured). An allocator cannot be relied on for that, since it gives
-//! parts of its huge pages back.
+//! Blocks of 1 MiB and other memory that is read at random come from regions that ask for huge pages
+//! ([`crate::region`]): buffers of heaps from 64 KiB to 1 MiB, nodes and leaves of indexes, undo segments,
+//! and chain heads except those of a table's first blocks. A random read that misses the TLB as well costs
+//! half as much again (337 ns against 220 ns measured). An allocator does not guarantee huge pages, since it
+//! returns parts of them to the system.
 
 use firn_base::sync::unmodelled::Mutex;
 use firn_base::sync::{AtomicPtr, AtomicU16, AtomicU32, AtomicU64, in_model};
@@ -31,9 +31,9 @@ pub(crate) struct Memory {
 enum Origin {
     /// From the allocator.
     Allocator,
-    /// A place in a region; goes back to the region's free list.
+    /// A place in a region, which goes back to the region's free list.
     Region,
-    /// One of many of its size.
+    /// A piece of a slab.
     Slab(&'static Slab),
 }
 
@@ -55,7 +55,7 @@ impl Memory {
         Memory { start, bytes, origin: Origin::Allocator }
     }
 
-    /// As [`Memory::zeroed`], for what there is much of in this one size: from huge pages also if it is
+    /// As [`Memory::zeroed`], for objects of this size of which there are many: from huge pages even if it is
     /// small.
     pub fn zeroed_of_many(bytes: usize) -> Memory {
         let bytes = bytes.max(1).next_multiple_of(PART_ALIGN);
@@ -71,19 +71,19 @@ impl Memory {
         self.bytes
     }
 
-    /// Where it begins.
+    /// The address of its first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
     /// All of it.
     pub fn span(&self) -> Span<'_> {
-        // SAFETY: so many bytes are there as long as it is.
+        // SAFETY: this many bytes are there as long as `self` is.
         unsafe { Span::new(self.start, self.bytes) }
     }
 }
 
-/// Memory as its users see it.
+/// A view of memory as atomics.
 #[derive(Clone, Copy)]
 pub(crate) struct Span<'a> {
     start: NonNull<u8>,
@@ -93,7 +93,7 @@ pub(crate) struct Span<'a> {
 
 impl<'a> Span<'a> {
     /// # Safety
-    /// The bytes are [`Memory`]'s and stay as long as the span is used.
+    /// The bytes belong to a [`Memory`] that outlives the span.
     #[inline(always)]
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Span<'a> {
         Span { start, bytes, life: PhantomData }
@@ -139,13 +139,13 @@ impl<'a> Span<'a> {
         unsafe { &*self.start.as_ptr().add(offset).cast() }
     }
 
-    /// Asks the processor to fetch the cache line of byte `offset`, if it is one of ours.
+    /// Prefetches the cache line of byte `offset`, if it is within the memory.
     #[inline]
     pub fn prefetch(self, offset: usize) {
         prefetch(self.start.as_ptr().wrapping_add(offset));
     }
 
-    /// As [`Span::prefetch`], to be written to.
+    /// As [`Span::prefetch`], for writing.
     #[inline]
     pub fn prefetch_to_write(self, offset: usize) {
         prefetch_to_write(self.start.as_ptr().wrapping_add(offset));
@@ -163,10 +163,10 @@ impl<'a> Span<'a> {
 impl Drop for Memory {
     fn drop(&mut self) {
         match self.origin {
-            // SAFETY: `start` came from the allocator with this layout, and nobody borrows it.
+            // SAFETY: `start` came from the allocator with this layout, and is not borrowed any more.
             Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
             Origin::Region => region::give_back(self.start),
-            // SAFETY: it came from there, and nobody borrows it.
+            // SAFETY: it came from this slab, and is not borrowed any more.
             Origin::Slab(slab) => unsafe { slab.give_back(self.start) },
         }
     }
@@ -179,7 +179,7 @@ pub(crate) struct Piece {
     origin: Origin,
 }
 
-// SAFETY: the memory is owned; what is done with it is the owner's affair.
+// SAFETY: the memory is owned; its owner is responsible for its use.
 unsafe impl Send for Piece {}
 // SAFETY: as above.
 unsafe impl Sync for Piece {}
@@ -198,8 +198,8 @@ impl Piece {
         Piece { start: allocate(bytes), bytes, origin: Origin::Allocator }
     }
 
-    /// A size of at least `bytes` that comes from huge pages, if there is one that leaves no more than a quarter of it unused; else
-    /// `bytes`.
+    /// The size of a slab or place that holds `bytes` bytes and leaves no more than a quarter of it unused;
+    /// `bytes` if there is none.
     pub fn good_size(bytes: usize) -> usize {
         let sizes = PIECES.iter().map(|slab| slab.bytes).chain([PLACE_BYTES]);
         let enough = sizes.filter(|size| *size >= bytes).min();
@@ -215,13 +215,13 @@ impl Piece {
         }
     }
 
-    /// Where it begins.
+    /// The address of its first byte.
     #[inline]
     pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// Whether a place lies in it.
+    /// Whether an address is in it.
     pub fn holds(&self, place: NonNull<u8>) -> bool {
         place.addr().get().checked_sub(self.start.addr().get()).is_some_and(|offset| offset < self.bytes)
     }
@@ -239,13 +239,13 @@ impl Drop for Piece {
             // SAFETY: as for `Memory`.
             Origin::Allocator => unsafe { dealloc(self.start.as_ptr(), layout(self.bytes)) },
             Origin::Region => region::give_back(self.start),
-            // SAFETY: it came from there, and nobody borrows it.
+            // SAFETY: it came from this slab, and is not borrowed any more.
             Origin::Slab(slab) => unsafe { slab.give_back(self.start) },
         }
     }
 }
 
-/// Asks the processor to fetch a cache line. Any address will do; a bad one is a wasted request.
+/// Prefetches a cache line. Any address is allowed; a bad one is a wasted request.
 #[inline]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -262,7 +262,7 @@ pub(crate) fn prefetch(address: *const u8) {
 #[inline]
 pub(crate) fn prefetch_to_write(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: as above. A processor without this instruction takes it for one that does nothing.
+    // SAFETY: as above. A processor without this instruction executes it as a no-op.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_ET0>(address.cast());
@@ -282,8 +282,8 @@ impl Atomic for AtomicU32 {}
 impl Atomic for AtomicU64 {}
 impl<T> Atomic for AtomicPtr<T> {}
 
-/// Memory of one size, cut from places of huge pages as it is needed. What is given back is used again
-/// for the same, and never goes back to the system.
+/// Memory of one size, cut from places of huge pages as it is needed. Pieces that are given back are reused
+/// for the same size, and never returned to the system.
 pub(crate) struct Slab {
     bytes: usize,
     state: Mutex<SlabState>,
@@ -291,20 +291,20 @@ pub(crate) struct Slab {
 
 struct SlabState {
     free: Vec<NonNull<u8>>,
-    /// Where the place that is being cut up goes on, and for how many more there is room.
+    /// The unused rest of the place that is being cut up, and the number of pieces that fit into it.
     next: NonNull<u8>,
     left: usize,
     /// How many pieces were ever cut.
     cut: usize,
 }
 
-// SAFETY: what the state points to is owned by it.
+// SAFETY: the state owns the memory that it points to.
 unsafe impl Send for SlabState {}
-// Nothing panics while the state is half changed.
+// No panic is possible while the state is half changed.
 impl std::panic::RefUnwindSafe for Slab {}
 
 impl Slab {
-    /// A slab for pieces of this size, which no piece was taken of yet.
+    /// A slab for pieces of this size, from which no piece has been taken yet.
     pub const fn new(bytes: usize) -> Slab {
         assert!(bytes.is_multiple_of(PART_ALIGN) && bytes > 0 && bytes <= PLACE_BYTES);
         let state = SlabState { free: Vec::new(), next: NonNull::dangling(), left: 0, cut: 0 };
@@ -318,7 +318,7 @@ impl Slab {
 
     /// A piece, uninitialised, aligned to [`PART_ALIGN`].
     pub fn take(&self) -> NonNull<u8> {
-        self.take_some(usize::MAX).expect("there is no end to pieces")
+        self.take_some(usize::MAX).expect("the number of pieces is not limited")
     }
 
     /// As [`Slab::take`], but `None` if `most` pieces were cut and all are in use.
@@ -348,14 +348,14 @@ impl Slab {
     /// Takes a piece back.
     ///
     /// # Safety
-    /// It was taken from this slab, and nobody uses it any more.
+    /// It was taken from this slab, and is not used any more.
     pub unsafe fn give_back(&self, start: NonNull<u8>) {
         if cfg!(miri) {
-            // SAFETY: `take` allocated it so.
+            // SAFETY: `take` allocated it with this layout.
             unsafe { dealloc(start.as_ptr(), layout(self.bytes)) };
         } else {
             if in_model() {
-                // SAFETY: nobody uses it; and who does shall notice.
+                // SAFETY: it is not used any more; this exposes a wrong use.
                 unsafe { start.write_bytes(0xa5, self.bytes) };
             }
             self.state.lock().free.push(start);
@@ -369,7 +369,7 @@ fn allocate(bytes: usize) -> NonNull<u8> {
     NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout(bytes)))
 }
 
-/// Pieces of heaps smaller than a place.
+/// Slabs for buffers of heaps smaller than a place.
 static PIECES: [Slab; 7] = [
     Slab::new(64 << 10),
     Slab::new(96 << 10),
@@ -380,13 +380,13 @@ static PIECES: [Slab; 7] = [
     Slab::new(512 << 10),
 ];
 
-/// The slab for a size that comes with the layout of a table; `None` for sizes beyond half a place.
+/// The slab for a size that depends on the layout of a table; `None` for sizes beyond half a place.
 fn slab_of(bytes: usize) -> Option<&'static Slab> {
     static SLABS: Mutex<BTreeMap<usize, &'static Slab>> = Mutex::new(BTreeMap::new());
     if bytes > PLACE_BYTES / 2 {
         return None;
     }
-    // Layouts are few, and their slabs stay as regions do.
+    // There are few layouts. Their slabs remain for ever, as regions do.
     Some(SLABS.lock().entry(bytes).or_insert_with(|| Box::leak(Box::new(Slab::new(bytes)))))
 }
 

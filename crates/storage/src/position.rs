@@ -1,25 +1,26 @@
-//! Versioned positions (seed 000 §2.2.6): which rows of a range may have versions, so that scans read all else
-//! in place without looking for them.
+//! Versioned positions: which rows of a range may have versions, so that scans read all other rows in place
+//! without looking for versions. See Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in
+//! Main-Memory Database Systems", TU München 2016, section 2.2.6.
 //!
 //! ```text
-//! | times that a reset was asked for 20 | asked 1 | how many rows 3 | row 10 | row 10 | row 10 | row 10 |
-//! | times that a reset was asked for 20 | asked 1 | 7               | 0 8    | a bit per group of rows 32 |
+//! | number of reset requests 20 | requested 1 | how many rows 3 | row 10 | row 10 | row 10 | row 10 |
+//! | number of reset requests 20 | requested 1 | 7               | 0 8    | a bit per group of rows 32 |
 //! ```
-//! Up to four rows are listed, in order: mostly few of a range are changed, and these lie anywhere. If there are more
-//! the range is told by groups, of which there are 32.
+//! Up to four rows are listed, in order: mostly few rows of a range are changed, anywhere in it. If there are
+//! more, their groups are marked, of which there are 32.
 //!
-//! Writers only add rows, and mostly find theirs there: then they write nothing, where a count
-//! of the rows would cost every change of a row two atomic additions. A scan that meets rows of which none has
-//! a version asks for them to be reset:
+//! Writers only add rows. Mostly the row is in the position already, and they write nothing. A count of the
+//! rows would cost every change of a row two atomic additions. A scan that finds that none of these rows has
+//! a version requests a reset:
 //!
 //! ```text
-//! scan: sees no version ── asks ──> … until every guard of that time has gone … ──> finishes
+//! scan: sees no version ── requests ──> … until every guard of that time is released … ──> finishes
 //! ```
-//! A writer that began before the scan asked, and may have found its row there, has linked its
-//! record by then, and finishing sees it; one that began later sees that a reset was asked for, and takes
-//! that back. So whoever finishes resets nothing that somebody relies on.
+//! A writer that began before the request, and may have found its row there, has linked its record by then,
+//! and the finishing scan sees it. A writer that began later sees the request and cancels it. So no reset
+//! removes a row that a writer relies on.
 //!
-//! Invariant: a row whose chain head is set is one of those that its range's position tells.
+//! Invariant: a row whose chain head is set is in its range's position.
 
 use crate::layout::RANGE_SLOTS;
 use firn_base::Slot;
@@ -28,11 +29,11 @@ use std::ops::Range;
 
 const COUNT_SHIFT: u32 = 40;
 const ROW_BITS: u32 = 10;
-/// Rows that are listed at most.
+/// The largest number of rows that are listed.
 const LISTED: u32 = 4;
 /// Rows of a group.
 const GROUP: u32 = RANGE_SLOTS / u32::BITS;
-/// In the place of their number: they are told by groups.
+/// In the place of their number: the groups of the rows are marked.
 const GROUPS: u64 = 7 << COUNT_SHIFT;
 const ASKED: u64 = 1 << 43;
 const NEXT_RESET: u64 = 1 << 44;
@@ -66,7 +67,7 @@ impl Versioned {
         (0..self.count()).map(move |at| (self.0 >> (at * ROW_BITS)) as u32 & (RANGE_SLOTS - 1))
     }
 
-    /// The groups in which they lie.
+    /// The groups in which they are.
     #[inline]
     fn groups(self) -> u32 {
         if self.by_groups() {
@@ -86,7 +87,7 @@ impl Versioned {
         }
     }
 
-    /// With these rows as well.
+    /// The same with these rows added.
     fn with(self, rows: &Range<u32>) -> Versioned {
         if self.has(rows) {
             return self;
@@ -102,21 +103,21 @@ impl Versioned {
         Versioned(count | beyond | u64::from(rows.start) << low | list & ((1 << low) - 1))
     }
 
-    /// The stretches in which they lie, in order.
+    /// The intervals in which they are, in order.
     #[inline]
     pub fn stretches(self) -> Stretches {
         Stretches(self)
     }
 }
 
-/// The groups in which some rows lie.
+/// The groups of some rows.
 #[inline]
 fn groups(rows: &Range<u32>) -> u32 {
     let last = (rows.end - 1) / GROUP;
     (u32::MAX >> (u32::BITS - 1 - last)) & (u32::MAX << (rows.start / GROUP))
 }
 
-/// See [`Versioned::stretches`]. What is left of them.
+/// The remaining intervals; see [`Versioned::stretches`].
 pub(crate) struct Stretches(Versioned);
 
 impl Iterator for Stretches {
@@ -164,13 +165,13 @@ impl Word for AtomicU64 {
 #[derive(Default)]
 pub(crate) struct Position<W = AtomicU64>(W);
 
-/// A reset that was asked for.
+/// A requested reset.
 #[derive(Clone, Copy)]
 pub(crate) struct Reset(u64);
 
 impl<W: Word> Position<W> {
-    /// Sees to it that `rows` rows from `slot` on are among those told, before their records are linked and
-    /// under the guard under which they are.
+    /// Adds `rows` rows from `slot` on to the position, before their records are linked and under the same
+    /// guard.
     #[inline]
     pub fn cover(&self, slot: Slot, rows: u32) {
         let first = slot.0 % RANGE_SLOTS;
@@ -194,24 +195,24 @@ impl<W: Word> Position<W> {
         }
     }
 
-    /// Notes that no row of the range has versions. Nobody writes to it.
+    /// Notes that no row of the range has versions. There is no writer in it.
     pub fn clear(&self) {
         let mut entry = self.0.load(Ordering::Relaxed);
-        // As in `finish`; somebody may ask for a reset just now.
+        // As in `finish`; a scan may request a reset at the same time.
         while let Err(now) = self.0.compare_exchange(entry, entry & !VERSIONED & !ASKED, Ordering::AcqRel) {
             entry = now;
         }
     }
 
-    /// The rows of the range of which some may have versions; all others have none.
+    /// The rows of the range that may have versions; no other row has any.
     #[inline]
     pub fn versioned(&self) -> Versioned {
         // Acquire: what a scan copies next is not older than this.
         Versioned(self.0.load(Ordering::Acquire) & VERSIONED)
     }
 
-    /// Asks for rows without versions to be reset. `None` if that has been asked for already, or they are
-    /// no longer what the caller saw.
+    /// Requests a reset of rows without versions. `None` if one is requested already, or if the rows are no
+    /// longer what the caller saw.
     pub fn ask(&self, versioned: Versioned) -> Option<Reset> {
         let entry = self.0.load(Ordering::Relaxed);
         if entry & ASKED != 0 || entry & VERSIONED != versioned.0 {
@@ -221,8 +222,8 @@ impl<W: Word> Position<W> {
         self.0.compare_exchange(entry, asked, Ordering::AcqRel).is_ok().then_some(Reset(asked))
     }
 
-    /// Resets the rows, unless a writer has come since that was asked for. The caller has waited for
-    /// every guard of that time, and has found no version in the range since.
+    /// Resets the rows, unless a writer has cancelled the request. The caller has waited for every guard of
+    /// the time of the request, and has found no version in the range since.
     pub fn finish(&self, reset: Reset) {
         // Acquire and release: what comes after an empty position comes after the versions before it.
         let _overtaken = self.0.compare_exchange(reset.0, reset.0 & !VERSIONED & !ASKED, Ordering::AcqRel);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_listed_up_to_four_and_then_told_by_groups() {
+    fn up_to_four_rows_are_listed_and_more_are_marked_by_groups() {
         let position: Position = Position::default();
         let of_third_range = |row: u32| Slot(3 * RANGE_SLOTS + row);
         let (mut rows, last) = (Vec::new(), RANGE_SLOTS - 1);
@@ -261,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_that_was_added_is_told() {
+    fn every_added_row_is_in_the_position() {
         let random = &mut firn_base::random::Random::seeded(1);
         for _ in 0..if cfg!(miri) { 3 } else { 2_000 } {
             let position: Position = Position::default();
@@ -272,17 +273,17 @@ mod tests {
                 let rows = random.uniform(1, most) as u32;
                 position.cover(Slot(first), rows);
                 added[first as usize..(first + rows) as usize].fill(true);
-                let told = stretches(&position);
-                assert!(told.iter().zip(&told[1..]).all(|(one, next)| one.1 <= next.0), "{told:?}");
+                let found = stretches(&position);
+                assert!(found.iter().zip(&found[1..]).all(|(one, next)| one.1 <= next.0), "{found:?}");
                 for (row, _) in added.iter().enumerate().filter(|(_, added)| **added) {
                     assert!(
-                        told.iter().any(|rows| (rows.0..rows.1).contains(&(row as u32))),
-                        "{row} is not of {told:?}"
+                        found.iter().any(|rows| (rows.0..rows.1).contains(&(row as u32))),
+                        "{row} is not in {found:?}"
                     );
                 }
-                let telling: u32 = told.iter().map(|rows| rows.1 - rows.0).sum();
+                let covered: u32 = found.iter().map(|rows| rows.1 - rows.0).sum();
                 let count = added.iter().filter(|added| **added).count() as u32;
-                assert!(telling <= GROUP * count, "{told:?} for {count}");
+                assert!(covered <= GROUP * count, "{found:?} for {count}");
             }
         }
     }
@@ -294,19 +295,19 @@ mod tests {
         position.cover(Slot(5 * RANGE_SLOTS + 100), 1);
         let first = position.versioned();
         let reset = position.ask(first).unwrap();
-        assert!(position.ask(first).is_none(), "it has been asked for");
+        assert!(position.ask(first).is_none(), "it has been requested");
         position.cover(Slot(100), 1);
         position.finish(reset);
-        assert_eq!(position.versioned(), first, "a writer came first");
+        assert_eq!(position.versioned(), first, "a writer was first");
         let again = position.ask(first).unwrap();
         position.finish(reset);
-        assert_eq!(position.versioned(), first, "that was not the one asked for");
+        assert_eq!(position.versioned(), first, "that is not the requested one");
         position.cover(Slot(95), 1);
         let both = position.versioned();
         assert_eq!(stretches(&position), [(95, 96), (100, 101)]);
-        assert!(position.ask(first).is_none(), "there are more by now");
+        assert!(position.ask(first).is_none(), "there are more now");
         position.finish(again);
-        assert_eq!(position.versioned(), both, "a writer came first");
+        assert_eq!(position.versioned(), both, "a writer was first");
         let last = position.ask(both).unwrap();
         position.finish(last);
         assert!(position.versioned().is_empty());
@@ -326,12 +327,12 @@ mod tests {
         }
     }
 
-    /// A range with two rows, of which its position tells both.
+    /// A range with two rows, both in its position.
     struct Model {
         position: Position<ModelWord>,
         heads: [AtomicBool; 2],
         cells: [AtomicBool; 2],
-        /// Held for reading by whoever is pinned; taken for writing, it has been let go by all.
+        /// Held for reading by pinned threads; once it is taken for writing, all of them have been unpinned.
         pins: RwLock<()>,
     }
 
@@ -372,7 +373,7 @@ mod tests {
             self.heads.iter().any(|head| head.load(Ordering::Acquire))
         }
 
-        /// As a scan does it; whether it takes a row as it lies there that has a version.
+        /// Reads as a scan does. Returns whether it reads a row in place that has a version.
         fn reads_what_it_must_not(&self) -> bool {
             let before = self.position.versioned();
             let seen = [0, 1].map(|row: usize| self.cells[row].load(Ordering::Relaxed));
@@ -390,7 +391,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "loom switches stacks")]
-    fn a_row_with_a_version_is_always_told() {
+    fn a_row_with_a_version_is_always_in_the_position() {
         explore(|| {
             let model = Arc::new(Model::new());
             let writer = {

@@ -1,17 +1,18 @@
-//! Regions of huge pages, cut into places of 1 MiB, and who gets their pages before they are needed.
+//! Regions of huge pages, cut into places of 1 MiB, and the allocation of their pages before they are needed.
 //!
-//! The first touch of a page is the kernel's work: to clear 2 MiB takes it 0.2 ms, and in a virtual
-//! machine whose host must find the memory first 5 ms and more. That is thousands of transactions, so a
-//! [`Provider`] keeps some places ready, with their pages, on a thread of its own. Whoever takes memory
-//! faster than it provides has the pages got at once.
+//! At the first touch of a page the kernel clears it. For 2 MiB that takes 0.2 ms, and 5 ms and more in a
+//! virtual machine whose host must find the memory first. That is as long as thousands of transactions. So a
+//! [`Provider`] keeps some places ready, with their pages, on a thread of its own. If memory is taken faster
+//! than it provides, the pages are allocated at once.
 //!
-//! Huge pages are of memory that lay free in large pieces, and that is what a virtual machine's host takes back: where it has,
-//! 1.5 GB of huge pages took 3.2 s to get, and of small ones 0.47 (0.07 and 0.47 where it had not). So who is in a hurry, as
-//! a load is, gets small pages as long as huge ones are found to be slow, and so does the provider on a core that others want.
-//! The kernel puts them together in its time.
+//! Huge pages come from memory that is free in large pieces, and that is what the host of a virtual machine
+//! takes back. Where it had, 1.5 GB of huge pages took 3.2 s to allocate, and of small pages 0.47 s (0.07 s
+//! and 0.47 s where it had not). So a thread in a hurry, such as a load, gets small pages while huge ones are
+//! found to be slow. So does the provider on a core that other threads need. The kernel combines the small
+//! pages later.
 //!
-//! Places that are [reserved](reserve) have their pages from the beginning and keep them when they are given back: then they
-//! are cleared, by the provider if it comes first.
+//! Places that are [reserved](reserve) have their pages from the beginning and keep them when they are given
+//! back. Then they are cleared, by the provider if it comes first.
 
 use firn_base::clock::{now, thread_cpu_time};
 use firn_base::sync::unmodelled::{AtomicBool, Condvar, Mutex, MutexGuard};
@@ -29,21 +30,23 @@ const SMALLEST: usize = PLACE_BYTES - PLACE_BYTES / 8;
 #[cfg_attr(miri, expect(dead_code, reason = "Miri maps nothing"))]
 const REGION_BYTES: usize = 32 << 20;
 
-/// A place is kept ready for so many that are in use, …
+/// One place is kept ready for this many in use, …
 const USED_PER_READY: usize = 16;
-/// … but no more than these.
+/// … but no more than this many.
 const MOST_READY: usize = 16;
 
-/// Huge pages are slow if a place takes longer to get its own: small ones take a little less where memory is at hand.
+/// Huge pages are slow if a place takes longer to get its own: small ones take a little less where memory is
+/// available.
 const SLOW: Duration = Duration::from_micros(500);
 
-/// So many places get small pages after somebody was in a hurry, or the provider had less than half of a core, …
+/// This many places get small pages after a thread was in a hurry, or the provider had less than half of a
+/// core, …
 const HURRIED: u32 = 256;
-/// … but for one in so many, which shows whether huge ones are still slow.
+/// … except one place in this many, which shows whether huge pages are still slow.
 const TRIED: u32 = 64;
 
-/// Places that nobody uses. Regions are never unmapped: a database that has once needed the memory will
-/// need it again, and places that were given back keep no pages but for those reserved.
+/// Unused places. Regions are never unmapped: a database that has needed the memory once will need it again.
+/// Places that were given back keep no pages, except reserved ones.
 static STOCK: Mutex<Stock> = Mutex::new(Stock {
     ready: Vec::new(),
     stale: Vec::new(),
@@ -60,27 +63,27 @@ static STOCK: Mutex<Stock> = Mutex::new(Stock {
 static LOW: Condvar = Condvar::new();
 
 struct Stock {
-    /// With their pages.
+    /// Places with their pages.
     ready: Vec<Place>,
-    /// With their pages, to be cleared.
+    /// Places with their pages, to be cleared.
     stale: Vec<Place>,
-    /// Without.
+    /// Places without pages.
     bare: Vec<Place>,
     /// Places in use.
     used: usize,
-    /// So many there are to be with their pages, those in use included.
+    /// How many places should have their pages, including those in use.
     reserved: usize,
-    /// Providers that have nothing to do.
+    /// Providers that wait for work.
     waiting: usize,
-    /// How long a place takes to get huge pages, about.
+    /// How long a place takes to get huge pages, approximately.
     huge_cost: Duration,
-    /// So many places are to get small pages while huge ones are slow.
+    /// How many places should get small pages while huge ones are slow.
     hurried: u32,
-    /// Counts them.
+    /// Counts small pages.
     small: u32,
 }
 
-/// Of which size pages are to be.
+/// The size of pages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pages {
     Huge,
@@ -88,17 +91,17 @@ enum Pages {
 }
 
 struct Place(NonNull<u8>);
-// SAFETY: a free place is owned by the stock.
+// SAFETY: the stock owns free places.
 unsafe impl Send for Place {}
 
 impl Stock {
-    /// How many places are to be ready.
+    /// How many places should be ready.
     fn wanted(&self) -> usize {
         let ahead = (self.used / USED_PER_READY).min(MOST_READY);
         ahead.max(self.reserved.saturating_sub(self.used))
     }
 
-    /// Which pages the next place is to get.
+    /// The pages that the next place should get.
     fn pages(&mut self) -> Pages {
         if self.hurried == 0 || self.huge_cost < SLOW {
             return Pages::Huge;
@@ -108,12 +111,12 @@ impl Stock {
         if self.small.is_multiple_of(TRIED) { Pages::Huge } else { Pages::Small }
     }
 
-    /// Notes how long a place took to get huge pages: one in two gets those of its neighbour as well.
+    /// Notes how long a place took to get huge pages. One place in two gets those of its neighbour as well.
     fn note_huge(&mut self, cost: Duration) {
         self.huge_cost = (self.huge_cost * 7 + cost) / 8;
     }
 
-    /// A place that is to be made ready.
+    /// A place that should be made ready.
     fn unready(&mut self) -> Option<Unready> {
         self.stale.pop().map(Unready::Stale).or_else(|| self.bare().map(Unready::Bare))
     }
@@ -131,13 +134,13 @@ impl Stock {
     }
 }
 
-/// Bytes of places that have their pages and wait to be used.
+/// Bytes of places that have their pages and are not in use.
 pub(crate) fn kept_bytes() -> u64 {
     let stock = STOCK.lock();
     ((stock.ready.len() + stock.stale.len()) * PLACE_BYTES) as u64
 }
 
-/// A zeroed place for `bytes`, if that is what places are for.
+/// A zeroed place for `bytes`, if the size is right for a place.
 pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
     if cfg!(miri) || !(SMALLEST..=PLACE_BYTES).contains(&bytes) {
         return None;
@@ -163,21 +166,21 @@ pub(crate) fn take(bytes: usize) -> Option<NonNull<u8>> {
 /// A place that has been made ready.
 struct Made {
     place: Place,
-    /// How long its huge pages took to get, if it had none and got such.
+    /// How long its huge pages took to allocate, if it had no pages and got huge ones.
     huge_cost: Option<Duration>,
-    /// Whether others had the core for more than half of the time.
+    /// Whether other threads had the core for more than half of the time.
     stood_back: bool,
 }
 
 /// A place that is not ready.
 enum Unready {
     Stale(Place),
-    /// Zero, with its pages or without.
+    /// Zero, with or without its pages.
     Bare(Place),
 }
 
 impl Unready {
-    /// The place with its pages, of that size if it has none yet.
+    /// The place with its pages, of the given size if it has none yet.
     fn make_ready(self, pages: Pages) -> Made {
         let (begun, worked) = (now(), thread_cpu_time());
         let (place, is_huge) = match self {
@@ -190,15 +193,15 @@ impl Unready {
                 (place, pages == Pages::Huge)
             }
         };
-        // What the pages cost is not the time in which others had the core.
+        // Time in which other threads had the core is no cost of the pages.
         let worked = thread_cpu_time() - worked;
         Made { place, huge_cost: is_huge.then_some(worked), stood_back: begun.elapsed() > 2 * worked }
     }
 }
 
-/// Takes so many bytes for the process, with their pages, on so many threads, and keeps them from then on whether they are in
-/// use or not: whoever needs them later has no page to wait for. What is reserved already counts; what there is no address space
-/// for is left out.
+/// Allocates this many bytes for the process, with their pages, on this many threads, and keeps them whether
+/// they are in use or not. So no later use waits for pages. Bytes that are reserved already count. What
+/// exceeds the address space is left out.
 pub fn reserve(bytes: u64, threads: usize) {
     if cfg!(miri) || in_model() {
         return;
@@ -214,15 +217,15 @@ pub fn reserve(bytes: u64, threads: usize) {
         unready.lock().take().expect("taken once").make_ready(Pages::Huge).place
     };
     let ready = thread::for_each("firn-memory", threads, &unready, |unready| Ok(taken(unready)));
-    STOCK.lock().ready.extend(ready.expect("it does not fail"));
+    STOCK.lock().ready.extend(ready.expect("the thread does not panic"));
 }
 
-/// Takes a place back and lets its pages go, so that it is zero when next taken, unless it is among those reserved.
+/// Takes a place back and frees its pages, so that it is zero when it is taken again, unless it is reserved.
 pub(crate) fn give_back(start: NonNull<u8>) {
     {
         let mut stock = STOCK.lock();
         let is_reserved = stock.used + stock.ready.len() + stock.stale.len() <= stock.reserved;
-        // At once: who gives one back meanwhile counts as well.
+        // At once: a place that is given back at the same time counts as well.
         stock.used -= 1;
         if is_reserved {
             stock.stale.push(Place(start));
@@ -232,14 +235,14 @@ pub(crate) fn give_back(start: NonNull<u8>) {
             return;
         }
     }
-    // SAFETY: the place is ours again; dropping the pages of an anonymous private mapping makes it read
-    // as zeros.
+    // SAFETY: the place is free again; dropping the pages of an anonymous private mapping makes it read as
+    // zeros.
     let result = unsafe { libc::madvise(start.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
-    assert_eq!(result, 0, "the kernel lets go of pages of our own mapping");
+    assert_eq!(result, 0, "the kernel frees pages of our own mapping");
     STOCK.lock().bare.push(Place(start));
 }
 
-/// Maps that many bytes; `None` if there is no room.
+/// Maps this many bytes; `None` if there is no room.
 fn map(bytes: usize) -> Option<NonNull<u8>> {
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: a fresh anonymous mapping touches no existing memory.
@@ -252,14 +255,14 @@ fn map(bytes: usize) -> Option<NonNull<u8>> {
     NonNull::new(start.cast())
 }
 
-/// Keeps places ready on a thread of its own, for as long as anybody holds it. There is one in a process.
+/// Keeps places ready on a thread of its own, as long as it is referenced. There is one in a process.
 pub struct Provider {
     stopping: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Provider {
-    /// The provider of this process, which begins with whoever asks first.
+    /// The provider of this process, which the first caller starts.
     pub fn shared() -> Arc<Provider> {
         static SHARED: Mutex<Weak<Provider>> = Mutex::new(Weak::new());
         let mut shared = SHARED.lock();
@@ -276,7 +279,7 @@ impl Provider {
             let stopping = stopping.clone();
             move || provide(&stopping)
         };
-        // Models do not see its locks.
+        // Models do not control its locks.
         let is_started = !cfg!(miri) && !in_model();
         Provider { stopping, thread: is_started.then(|| thread::spawn("firn-memory", provide)) }
     }
@@ -285,7 +288,7 @@ impl Provider {
 impl Drop for Provider {
     fn drop(&mut self) {
         {
-            // Under the lock, so that it either waits already or looks before it does.
+            // Under the lock, so that it either waits already or checks before it waits.
             let _stock = STOCK.lock();
             self.stopping.store(true, Ordering::Relaxed);
             LOW.notify_all();
@@ -321,17 +324,17 @@ fn provide(stopping: &AtomicBool) {
     }
 }
 
-/// Makes a place zero that was in use.
+/// Clears a place that was in use.
 fn clear(place: &Place) {
-    // SAFETY: the place is in a mapping of ours and nobody's.
+    // SAFETY: the place is in a mapping of ours and has no user.
     unsafe { place.0.as_ptr().write_bytes(0, PLACE_BYTES) };
 }
 
-/// Has the kernel give the place its pages. Without harm if it does not know how, before Linux 5.14, or
-/// has none: then they come, or fail to, at the first touch.
+/// Makes the kernel allocate the pages of the place. It does no harm if the kernel does not support it
+/// (before Linux 5.14) or has no pages: then they are allocated, or fail to be, at the first touch.
 fn populate(place: &Place, pages: Pages) {
     let advise = |advice| {
-        // SAFETY: the place is in a mapping of ours and nobody's yet; nothing that it holds is changed.
+        // SAFETY: the place is in a mapping of ours and has no user yet; its content is not changed.
         unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, advice) };
     };
     if pages == Pages::Small {
@@ -358,7 +361,7 @@ mod tests {
         resident.iter().filter(|resident| **resident & 1 != 0).count()
     }
 
-    /// Places, given back at the end.
+    /// Places that are given back at the end.
     struct Taken(Vec<NonNull<u8>>);
 
     impl Taken {
@@ -366,10 +369,10 @@ mod tests {
             Taken((0..count).map(|_| take(PLACE_BYTES).expect("there is room")).collect())
         }
 
-        /// Asserts that nothing is in them, and writes into every page.
+        /// Asserts that they are zero, and writes into every page.
         fn fill(&mut self) {
             for start in &self.0 {
-                // SAFETY: the place is ours until it is given back.
+                // SAFETY: the test owns the place until it is given back.
                 let bytes = unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), PLACE_BYTES) };
                 assert!(bytes.iter().step_by(512).all(|byte| *byte == 0));
                 bytes.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
@@ -384,18 +387,18 @@ mod tests {
     }
 
     #[test]
-    fn places_are_ready_ahead_and_zero_and_nobody_elses() {
+    fn places_are_ready_in_advance_and_zero_and_have_no_other_user() {
         let provider = Provider::shared();
         assert!(Arc::ptr_eq(&provider, &Provider::shared()));
         let mut held = Taken::take(4 * USED_PER_READY);
         held.fill();
-        // Tests beside this one take places too.
+        // Tests that run at the same time take places too.
         let deadline = now() + Duration::from_secs(60);
         loop {
-            assert!(now() < deadline, "nothing is provided");
+            assert!(now() < deadline, "the provider makes no place ready");
             let stock = STOCK.lock();
             let all = stock.ready.iter().all(|place| resident_pages(place.0) == PLACE_BYTES / PAGE);
-            assert!(all, "a place is ready that has not all of its pages");
+            assert!(all, "a ready place lacks some of its pages");
             // Two may have been one huge page.
             if stock.ready.len() > 2 {
                 break;
@@ -411,10 +414,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reserved_stays_and_is_zero_when_it_is_taken_again() {
+    fn reserved_places_are_kept_and_zero_when_they_are_taken_again() {
         let places = 300;
         reserve((places * PLACE_BYTES) as u64, 2);
-        // The provider may be at work on some, and tests beside this one take and give back places too.
+        // The provider may be at work on some, and tests that run at the same time take and give back places
+        // too.
         let are_there = || {
             let stock = STOCK.lock();
             stock.used + stock.ready.len() + stock.stale.len() >= places
@@ -430,14 +434,14 @@ mod tests {
         };
         wait_until_they_are_there();
         for _ in 0..3 {
-            // Asserts that they are zero, and writes to them.
+            // Asserts that they are zero, and writes into them.
             Taken::take(places / 2).fill();
             wait_until_they_are_there();
         }
     }
 
     #[test]
-    fn small_pages_are_for_who_is_in_a_hurry_while_huge_ones_are_slow() {
+    fn hurried_takes_get_small_pages_while_huge_ones_are_slow() {
         let mut stock = Stock {
             ready: Vec::new(),
             stale: Vec::new(),
@@ -449,13 +453,13 @@ mod tests {
             hurried: HURRIED,
             small: 0,
         };
-        assert!(stock.pages() == Pages::Huge, "they are quick as far as anybody knows");
+        assert!(stock.pages() == Pages::Huge, "they are not known to be slow");
         (0..20).for_each(|_| stock.note_huge(2 * SLOW));
         let chosen: Vec<bool> = (0..HURRIED + 5).map(|_| stock.pages() == Pages::Small).collect();
         let small = chosen.iter().filter(|small| **small).count() as u32;
-        assert_eq!(small, HURRIED - HURRIED / TRIED, "all but those that are tried");
-        assert!(!chosen[HURRIED as usize..].contains(&true), "nobody is in a hurry any more");
-        // Who is in a hurry all the time has them tried, too.
+        assert_eq!(small, HURRIED - HURRIED / TRIED, "all but the tried ones");
+        assert!(!chosen[HURRIED as usize..].contains(&true), "no thread is in a hurry any more");
+        // If threads are always in a hurry, huge pages are tried, too.
         let tried = (0..3 * TRIED).filter(|_| {
             stock.hurried = HURRIED;
             stock.pages() == Pages::Huge
@@ -463,13 +467,13 @@ mod tests {
         assert_eq!(tried.count(), 3);
         stock.hurried = HURRIED;
         (0..20).for_each(|_| stock.note_huge(SLOW / 10));
-        assert!(stock.pages() == Pages::Huge, "they are quick again");
+        assert!(stock.pages() == Pages::Huge, "they are fast again");
     }
 
     #[test]
     fn places_with_small_pages_are_as_others() {
         let place = Place(take(PLACE_BYTES).expect("there is room"));
-        // Without the pages that it has.
+        // Remove the pages that it has.
         // SAFETY: the place is ours.
         unsafe { libc::madvise(place.0.as_ptr().cast(), PLACE_BYTES, libc::MADV_DONTNEED) };
         populate(&place, Pages::Small);
@@ -482,7 +486,7 @@ mod tests {
     fn a_provider_ends_with_its_last_holder_and_another_follows() {
         for _ in 0..50 {
             let holders: Vec<_> = (0..3).map(|_| thread::spawn("holder", Provider::shared)).collect();
-            holders.into_iter().for_each(|holder| drop(holder.join().expect("it does not panic")));
+            holders.into_iter().for_each(|holder| drop(holder.join().expect("the thread does not panic")));
         }
     }
 }

@@ -1,35 +1,38 @@
-//! What a predicate asks of one column: which values it admits.
+//! What a predicate requires of one column: the values that it admits.
 //!
-//! It is a set of ranges, since that is what comparisons, `IN`, `OR`, `<>` and `LIKE 'prefix%'` come to, and what of them is
-//! not the case (seed 000 §2.2.3 keeps the attribute's predicates as a tree; one column's fit in a list). The ranges are of
-//! [summaries](summary), which zones and the predicate log know; where these do not tell strings apart, ranges of the
-//! strings themselves may come beside them. A restriction may admit more than its predicate, never less.
+//! It is a set of ranges, which represents comparisons, `IN`, `OR`, `<>`, `LIKE 'prefix%'`, and their
+//! negations. Mühlbauer ("On Scalable and Flexible Transaction and Query Processing in Main-Memory Database
+//! Systems", TU München 2016, section 2.2.3) keeps the attribute's predicates as a tree; those of one column
+//! fit in a list. The ranges are of [summaries](summary), which zones and the predicate log use. Where
+//! summaries do not distinguish strings, there may be ranges of the strings themselves in addition. A
+//! restriction may admit more than its predicate, never less.
 
 use crate::index::summary;
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Representation};
 use smallvec::{SmallVec, smallvec};
 
-/// Ranges of a restriction that a log keeps.
+/// Most ranges of a restriction that a predicate log keeps.
 const MOST_RANGES: usize = if cfg!(miri) { 16 } else { 1024 };
 
 /// Which values of a column a predicate admits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restriction {
     column: ColumnId,
-    /// Summaries from the first to the last, in ascending order; ranges neither meet nor follow each other at once.
+    /// First and last summaries, ascending; ranges neither overlap nor touch.
     ranges: SmallVec<[(u64, u64); 2]>,
     /// The strings themselves, if they are known.
     strings: Option<Arc<[StringRange]>>,
     nulls: bool,
 }
 
-/// Strings from the first on that come before the other, if there is one. Ranges of a set ascend, and do not meet.
+/// Strings from the first on that sort before the other, if there is one. Ranges of a set ascend, and do not
+/// touch.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct StringRange {
     /// The first.
     pub from: Box<[u8]>,
-    /// What they come before.
+    /// The string that they sort before.
     pub until: Option<Box<[u8]>>,
 }
 
@@ -44,29 +47,29 @@ impl StringRange {
         StringRange { from: string.into(), until: Some(next(string)) }
     }
 
-    /// Those that come after one.
+    /// Those that sort after one.
     pub fn after(string: &[u8]) -> StringRange {
         StringRange { from: next(string), until: None }
     }
 
-    /// One, and those that come after it.
+    /// One, and those that sort after it.
     pub fn from(string: &[u8]) -> StringRange {
         StringRange { from: string.into(), until: None }
     }
 
-    /// Those that come before one.
+    /// Those that sort before one.
     pub fn before(string: &[u8]) -> StringRange {
         StringRange { from: Box::default(), until: Some(string.into()) }
     }
 
-    /// One, and those that come before it.
+    /// One, and those that sort before it.
     pub fn until(string: &[u8]) -> StringRange {
         StringRange { from: Box::default(), until: Some(next(string)) }
     }
 
     /// Those that begin with a string.
     pub fn prefixed(prefix: &[u8]) -> StringRange {
-        // What follows all of them: the prefix with its last byte that can be more being one more.
+        // The least string after all of them: the prefix with its last byte incremented that can be.
         let last = prefix.iter().rposition(|byte| *byte < u8::MAX);
         let until = last.map(|last| {
             let mut until = prefix[..=last].to_vec();
@@ -86,12 +89,15 @@ impl StringRange {
 
     /// The summaries of its strings, from the first to the last; it is not empty.
     fn summaries(&self) -> (u64, u64) {
-        let of = |string: &[u8]| summary(Representation::Text, &Cell::Bytes(string)).expect("it is no NULL");
+        let of = |string: &[u8]| {
+            summary(Representation::Text, &Cell::Bytes(string)).expect("a string is not NULL")
+        };
         let last = match self.until.as_deref() {
             None => u64::MAX,
             // Those before `next(string)` are those up to the string.
             Some([until @ .., 0]) => of(until),
-            // The summary tells these from all before them: they have a byte less than a summary, and none that takes two.
+            // The summary separates these from all before them: they are shorter than a summary, and have no
+            // byte that takes two.
             Some(until) if until.len() < size_of::<u64>() && until.iter().all(|byte| *byte > 1) => {
                 of(until) - 1
             }
@@ -100,7 +106,7 @@ impl StringRange {
         (of(&self.from), last)
     }
 
-    /// Ranges as those of a set.
+    /// Ranges as those of a set: sorted and merged.
     fn set(mut ranges: Vec<StringRange>) -> Arc<[StringRange]> {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable();
@@ -116,13 +122,14 @@ impl StringRange {
     }
 }
 
-/// The string that comes after another at once.
+/// The next string in the order.
 fn next(string: &[u8]) -> Box<[u8]> {
     [string, &[0]].concat().into()
 }
 
 impl Restriction {
-    /// Values that are not NULL and whose summary is `low` at least and `high` at most; none if there is no such number.
+    /// Values that are not NULL and whose summary is `low` at least and `high` at most; none if `low` is
+    /// above `high`.
     pub fn within(column: ColumnId, low: u64, high: u64) -> Restriction {
         let ranges = if low <= high { smallvec![(low, high)] } else { SmallVec::new() };
         Restriction { column, ranges, strings: None, nulls: false }
@@ -150,17 +157,18 @@ impl Restriction {
         self.column
     }
 
-    /// The summaries of values that it admits, from the first to the last; in ascending order and apart from each other.
+    /// The summaries of values that it admits, first and last; ascending and separate.
     pub fn ranges(&self) -> &[(u64, u64)] {
         &self.ranges
     }
 
-    /// The strings that it admits, in ascending order and apart from each other, if they are known better than by their summaries.
+    /// The strings that it admits, ascending and separate, if they are known more exactly than by their
+    /// summaries.
     pub fn strings(&self) -> Option<&[StringRange]> {
         self.strings.as_deref()
     }
 
-    /// As [`Restriction::strings`]; none of one that admits no value.
+    /// As [`Restriction::strings`]; empty for a restriction that admits no value.
     fn known_strings(&self) -> Option<&[StringRange]> {
         if self.ranges.is_empty() { Some(&[]) } else { self.strings() }
     }
@@ -170,7 +178,8 @@ impl Restriction {
         self.nulls
     }
 
-    /// What any of some restrictions on one column admits; `None` if there are none, or of several columns.
+    /// What any of some restrictions on one column admits; `None` if there are none, or if they are on
+    /// several columns.
     pub fn any(restrictions: impl IntoIterator<Item = Restriction>) -> Option<Restriction> {
         let mut restrictions = restrictions.into_iter();
         let mut any = restrictions.next()?;
@@ -203,7 +212,7 @@ impl Restriction {
         Some(any)
     }
 
-    /// What both admit; `None` if they are of different columns.
+    /// What both admit; `None` if they are on different columns.
     pub fn and(&self, other: &Restriction) -> Option<Restriction> {
         let common = |(low, high): (u64, u64)| {
             let from = other.ranges.partition_point(|range| range.1 < low);
@@ -231,15 +240,15 @@ impl Restriction {
         })
     }
 
-    /// The other values that are not NULL: of a predicate that NULL does not meet, and that the summary tells exactly, or
-    /// whose strings are known, what its negation admits.
+    /// The other values that are not NULL. This is what the negation of a predicate admits, if NULL does not
+    /// meet the predicate and its summary is exact or its strings are known.
     pub fn others(&self) -> Restriction {
         if let Some(strings) = &self.strings {
             let mut others = Vec::new();
             let mut from = Some(Box::default());
             for range in strings.iter() {
                 others.push(StringRange {
-                    from: from.expect("no range follows one without end"),
+                    from: from.expect("no range follows an unbounded one"),
                     until: Some(range.from.clone()),
                 });
                 from = range.until.clone();
@@ -262,15 +271,15 @@ impl Restriction {
         Restriction { column: self.column, ranges, strings: None, nulls: false }
     }
 
-    /// If it has more ranges than [`MOST_RANGES`], one of fewer that admits all of them: those that lie closest to each other
-    /// become one, and strings are told by their summaries alone.
+    /// If it has more ranges than [`MOST_RANGES`], one with fewer ranges that admits all of them: the closest
+    /// ones are merged, and strings are kept as their summaries only.
     pub fn coarser(&self) -> Option<Restriction> {
         let strings = self.strings.as_ref().map_or(0, |strings| strings.len());
         if self.ranges.len().max(strings) <= MOST_RANGES {
             return None;
         }
         let gap = |(previous, next): (&(u64, u64), &(u64, u64))| next.0 - previous.1;
-        // As wide as the gaps that are to go; none if only the strings are too many.
+        // The widths of the gaps to remove; none if only the strings are too many.
         let mut gaps: Vec<u64> = self.ranges.iter().zip(self.ranges.iter().skip(1)).map(gap).collect();
         let excess = self.ranges.len().saturating_sub(MOST_RANGES);
         let widest = excess.checked_sub(1).map_or(0, |last| *gaps.select_nth_unstable(last).1);
@@ -284,14 +293,14 @@ impl Restriction {
         Some(Restriction { column: self.column, ranges, strings: None, nulls: self.nulls })
     }
 
-    /// Whether a value with that summary, NULL if it has none, may be among them.
+    /// Whether a value with that summary, or NULL if it is `None`, may be admitted.
     pub fn admits(&self, summary: Option<u64>) -> bool {
         let Some(summary) = summary else { return self.nulls };
         let after = self.ranges.partition_point(|range| range.0 <= summary);
         after.checked_sub(1).is_some_and(|at| summary <= self.ranges[at].1)
     }
 
-    /// Whether a value of the column's type is among them, as far as is known.
+    /// Whether a value of the column's type is admitted, as far as is known.
     pub fn admits_value(&self, representation: Representation, value: &Cell<'_>) -> bool {
         match &self.strings {
             Some(strings) if !value.is_null() => {
@@ -302,13 +311,13 @@ impl Restriction {
         }
     }
 
-    /// Whether it admits some value with a summary between these, both included.
+    /// Whether it admits a value with a summary between these, both included.
     pub fn admits_within(&self, low: u64, high: u64) -> bool {
         let at = self.ranges.partition_point(|range| range.1 < low);
         self.ranges.get(at).is_some_and(|range| range.0 <= high)
     }
 
-    /// Whether it leaves out anything but NULL.
+    /// Whether it excludes anything but NULL.
     pub fn narrows(&self) -> bool {
         self.ranges[..] != [(0, u64::MAX)]
             || self.strings.as_ref().is_some_and(|strings| **strings != [StringRange::all()])
@@ -316,7 +325,7 @@ impl Restriction {
 }
 
 impl StringRange {
-    /// What is in both; empty if nothing is.
+    /// The intersection; an empty range if there is none.
     fn and(&self, other: &StringRange) -> StringRange {
         let until = match (&self.until, &other.until) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -333,10 +342,10 @@ mod tests {
 
     const COLUMN: ColumnId = ColumnId(3);
 
-    /// Summaries of which some are at the ends of their range.
+    /// Summaries, some of them at the ends of their range.
     const NUMBERS: [u64; 9] = [0, 1, 2, 3, 4, 5, u64::MAX - 2, u64::MAX - 1, u64::MAX];
 
-    /// Strings of which some have the same summary, and some begin as others end.
+    /// Strings, some with the same summary, some with the same beginning.
     const STRINGS: [&[u8]; 15] = [
         b"",
         b"\0",
@@ -399,7 +408,7 @@ mod tests {
                 for high in NUMBERS.into_iter().filter(|high| *high >= low) {
                     let between = NUMBERS.into_iter().filter(|number| (low..=high).contains(number));
                     let expected = between.map(Some).any(|number| any.admits(number));
-                    // Of what lies between the numbers nobody asks here.
+                    // Values between the numbers are not tested here.
                     assert!(any.admits_within(low, high) || !expected, "{any:?} {low} {high}");
                     assert!(!any.admits_within(low, low) || any.admits(Some(low)), "{any:?} {low}");
                 }
@@ -472,7 +481,7 @@ mod tests {
         assert!(!coarser.admits(Some(of * of)) && !coarser.admits(Some((of - 1) * (of - 1) - 1)));
         assert!(coarser.admits(Some(3)), "the least ones are closest");
 
-        // All of one summary.
+        // All with the same summary.
         let strings = (0..2 * MOST_RANGES).map(|n| format!("the same beginning {n:04}"));
         let each =
             strings.map(|string| Restriction::of_strings(COLUMN, StringRange::only(string.as_bytes())));

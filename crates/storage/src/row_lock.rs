@@ -1,42 +1,43 @@
 //! Row locks: `SELECT … FOR UPDATE` and its relatives.
 //!
 //! A lock that one transaction holds alone (FOR UPDATE, FOR NO KEY UPDATE) is an undo record that changes
-//! nothing (`Change::Lock`): whoever would change or lock the row meets it as he would meet a change. Locks
-//! that several may hold (FOR SHARE, FOR KEY SHARE) have no place in a version chain, whose uncommitted
-//! records are one transaction's. They are listed here, by table, and whoever links a record looks at the
-//! list right after that; nearly always it is empty, which takes one load:
+//! nothing (`Change::Lock`). Another transaction that wants to change or lock the row finds it, as it would
+//! find a change. Locks that several transactions may hold (FOR SHARE, FOR KEY SHARE) have no place in a
+//! version chain, whose uncommitted records belong to one transaction. They are listed here, by table. A
+//! writer checks the list right after it has linked its record. Nearly always the list is empty, which one
+//! load shows:
 //!
 //! ```text
 //! writer                                       sharer, holding the list's lock
-//! link an undo record at the chain head        count itself in
-//! count not 0? → look at the list: conflict    look at the chain head: conflict → count itself out
+//! link an undo record at the chain head        add itself to the count
+//! count not 0? → search the list: conflict     load the chain head: conflict → subtract itself
 //! ```
-//! All in sequential order, so that one of the two sees the other; and since the sharer decides under the
-//! lock, not both give way. The writer looks at the list before it links as well: it leaves an undone
-//! record behind when it finds somebody only afterwards, and a sharer that then wants to change the row itself
-//! would wait for the one that waits for it.
+//! All of this is sequentially consistent, so that one of the two sees the other. The sharer decides under
+//! the lock, so they do not both give way. The writer checks the list before it links as well. If it found a
+//! sharer only afterwards, it would leave an undone record behind. If that sharer then wants to change the
+//! row itself, it would wait for the transaction that waits for it.
 
 use firn_base::sync::{AtomicUsize, Mutex, Ordering, fence};
 use firn_base::{Result, RowId, Stamp};
 use smallvec::SmallVec;
 use std::collections::HashMap;
 
-/// How firmly a row is locked; each keeps away all that those before it keep away.
+/// The strength of a row lock; each excludes everything that those before it exclude.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
 pub enum RowLock {
-    /// FOR KEY SHARE: the row stays, and its keys.
+    /// FOR KEY SHARE: the row and its keys remain.
     KeyShare,
-    /// FOR SHARE: the row stays as it is.
+    /// FOR SHARE: the row does not change.
     Share,
-    /// FOR NO KEY UPDATE, which a change of other columns than keys takes as well.
+    /// FOR NO KEY UPDATE; also taken by a change of columns other than keys.
     NoKeyUpdate,
-    /// FOR UPDATE, which any other change takes as well.
+    /// FOR UPDATE; also taken by any other change.
     Update,
 }
 
 impl RowLock {
-    /// Whether two transactions cannot hold these locks of one row at the same time.
+    /// Whether two transactions cannot hold these locks on one row at the same time.
     #[inline]
     pub fn conflicts_with(self, other: RowLock) -> bool {
         self as u8 + other as u8 >= RowLock::Update as u8
@@ -49,11 +50,11 @@ impl RowLock {
     }
 }
 
-/// Room for so many rows is kept when nobody shares any.
+/// Memory for this many rows is kept when no row is shared.
 const KEPT_ROWS: usize = 1024;
 
-/// Who shares rows of one table.
-// On cache lines of its own: all writers look at the count.
+/// The shared locks on rows of one table.
+// On cache lines of its own: all writers load the count.
 #[repr(align(64))]
 #[derive(Default)]
 pub(crate) struct Sharers {
@@ -61,12 +62,13 @@ pub(crate) struct Sharers {
     rows: Mutex<HashMap<RowId, Holders>>,
 }
 
-/// Who shares a row, and how.
+/// The transactions that share a row, and their locks.
 type Holders = SmallVec<[(Stamp, RowLock); 2]>;
 
 impl Sharers {
-    /// Lists `owner` as one who shares a row, unless it is already as firmly; not if `check`, which looks at the
-    /// row's chain, finds a conflict. Whether it was listed now; then it is to be [released](Sharers::release).
+    /// Lists a shared lock of `owner`, unless it has one that is as strong already, or `check`, which reads
+    /// the row's chain, finds a conflict. Returns whether it was listed now; then it has to be
+    /// [released](Sharers::release).
     pub fn add(
         &self,
         row: RowId,
@@ -89,11 +91,11 @@ impl Sharers {
         Ok(true)
     }
 
-    /// Takes one off the list.
+    /// Removes a lock from the list.
     pub fn release(&self, row: RowId, owner: Stamp, lock: RowLock) {
         let mut rows = self.rows.lock();
-        let held = rows.get_mut(&row).expect("it is listed");
-        let at = held.iter().position(|holder| *holder == (owner, lock)).expect("it is listed");
+        let held = rows.get_mut(&row).expect("the row is listed");
+        let at = held.iter().position(|holder| *holder == (owner, lock)).expect("the lock is listed");
         held.swap_remove(at);
         if held.is_empty() {
             rows.remove(&row);
@@ -104,13 +106,13 @@ impl Sharers {
         self.count.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Whether nobody shares any row.
+    /// Whether no row is shared.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count.load(Ordering::SeqCst) == 0
     }
 
-    /// Another transaction than `owner` that shares a row such that `lock` conflicts with it.
+    /// A transaction other than `owner` that holds a shared lock on the row which conflicts with `lock`.
     #[cold]
     pub fn blocker(&self, row: RowId, owner: Stamp, lock: RowLock) -> Option<Stamp> {
         let rows = self.rows.lock();

@@ -1,5 +1,5 @@
-//! Scans: what a snapshot sees of a table, as Arrow batches. How they go through a block is in
-//! [`crate::walk`], or if it is compact in [`crate::encoded_scan`].
+//! Scans: the rows of a table that a snapshot sees, as Arrow batches. [`crate::walk`] reads the rows of a
+//! block, [`crate::encoded_scan`] those of a compact one.
 
 use crate::block::{Block, RawCell};
 use crate::compact::{Compact, put_decoded};
@@ -21,49 +21,49 @@ use arrow_data::ArrayData;
 use firn_base::sync::{Arc, AtomicU64, Ordering, RwLock};
 use firn_base::{BlockNumber, ColumnId, Representation, Slot, Snapshot};
 
-/// Rows of one batch at most.
+/// The largest number of rows in a batch.
 pub const BATCH_ROWS: usize = 8192;
 
-/// Of more, what was put off has left the second cache when it is taken.
+/// With more, postponed rows have left the second-level cache when they are read.
 const MOST_BLOCKS_AT_ONCE: u64 = 4;
 
 const RANGES_PER_BATCH: u32 = BATCH_ROWS as u32 / RANGE_SLOTS;
 
-/// Rows of one stretch of a table.
+/// Some consecutive rows of a table.
 pub struct ScanBatch {
     /// One array per requested column.
     pub columns: Vec<ArrayRef>,
-    /// How many rows, also when no column was requested.
+    /// The number of rows, also when no column was requested.
     pub rows: usize,
-    /// The rows' ids, if asked for ([`firn_base::RowId::to_bits`]).
+    /// The rows' ids, if requested ([`firn_base::RowId::to_bits`]).
     pub row_ids: Option<UInt64Array>,
 }
 
-/// A scan in progress. Several threads may draw from it; each batch goes to one of them.
+/// A scan in progress. Several threads may read from it; each batch goes to one of them.
 ///
-/// The transaction whose snapshot it reads must run until the scan is through.
+/// The transaction whose snapshot it reads must run until the scan ends.
 pub struct TableScan {
     table: Arc<Table>,
     snapshot: Snapshot,
     columns: Box<[ColumnId]>,
     row_ids: bool,
-    /// Rows that do not meet all of them need not be given.
+    /// Rows that do not meet all of these need not be returned.
     asked: Box<[Asked]>,
-    /// Nor those that do not meet these, where values have codes.
+    /// Nor rows that do not meet these, which are evaluated where values have codes.
     judged: Box<[Judged]>,
-    /// Nor those that do not pass these, which come while it goes on.
+    /// Nor rows that do not pass these, which are added during the scan.
     filters: RwLock<Arc<[Arc<Filter>]>>,
-    /// How many rows were passed over because of all these.
+    /// The number of rows that were skipped because of all these.
     passed_over: AtomicU64,
     blocks: u64,
-    /// Which blocks; all, from the first, if it is `None`.
+    /// The blocks to scan; all of them in order if it is `None`.
     only: Option<Box<[BlockNumber]>>,
-    /// Rows of a batch at most.
+    /// The largest number of rows in a batch.
     batch_rows: u32,
-    /// Whether values are given as they are stored, where Arrow has them wider.
+    /// Whether values are returned as they are stored, also where Arrow's are wider.
     as_stored: bool,
     batches_per_block: u64,
-    /// The next batch to give out, counted over all blocks.
+    /// The next batch to return, counted over all blocks.
     next: AtomicU64,
 }
 
@@ -92,13 +92,13 @@ impl TableScan {
         }
     }
 
-    /// Goes through some of the table's blocks only, in this order.
+    /// Scans only some of the table's blocks, in this order.
     pub fn of_blocks(self, numbers: Vec<BlockNumber>) -> TableScan {
         TableScan { blocks: numbers.len() as u64, only: Some(numbers.into()), ..self }
     }
 
-    /// Passes over blocks of which it knows that no row meets all restrictions, and over rows of compact blocks. Others are
-    /// given whole.
+    /// Skips blocks in which no row is known to meet all restrictions, and rows of compact blocks. Other
+    /// blocks are returned whole.
     pub fn under(self, restrictions: &[Restriction]) -> TableScan {
         let asked = restrictions.iter().map(|restriction| {
             let representation = self.table.columns()[restriction.column().index()].representation;
@@ -107,37 +107,37 @@ impl TableScan {
         TableScan { asked: asked.collect(), ..self }
     }
 
-    /// Passes over rows of compact blocks that do not meet conditions on a column of strings each, as far as these are judged once
-    /// for many rows.
+    /// Skips rows of compact blocks that do not meet conditions on single columns of strings, if these can be
+    /// evaluated once for many rows.
     pub fn judging(self, judges: impl IntoIterator<Item = (ColumnId, Judge)>) -> TableScan {
         let judged = judges.into_iter().map(|(column, judge)| Judged::new(column, judge));
         TableScan { judged: judged.collect(), ..self }
     }
 
-    /// Has it pass over rows of compact blocks that do not pass a filter, from now on, as long as that leaves out more than half of
-    /// the rows that are left by those before it.
+    /// Adds a filter: from now on, rows of compact blocks that do not pass it are skipped. It is applied as
+    /// long as it removes more than half of the rows that the filters before it leave.
     pub fn filter(&self, columns: &[ColumnId], passes: RowFilter) {
         let mut filters = self.filters.write();
         *filters = filters.iter().cloned().chain([Arc::new(Filter::new(columns, passes))]).collect();
     }
 
-    /// The filters that it has been given.
+    /// Its filters.
     pub(crate) fn filters(&self) -> Arc<[Arc<Filter>]> {
         self.filters.read().clone()
     }
 
-    /// How many rows it has passed over since this was last asked.
+    /// The number of rows that it has skipped since the last call.
     pub fn rows_passed_over(&self) -> u64 {
         self.passed_over.swap(0, Ordering::Relaxed)
     }
 
-    /// Not for batches but for [`TableScan::next_block`], of which each takes a whole block.
+    /// For [`TableScan::next_block`] instead of batches; each call takes a whole block.
     pub(crate) fn giving_stored(self, batch_rows: u32) -> TableScan {
         TableScan { as_stored: true, batch_rows, batches_per_block: 1, ..self }
     }
 
-    /// Calls `visit` with the columns of the next block's rows, some rows at a time. False if there is no
-    /// further block.
+    /// Calls `visit` with the columns of the next block's rows, some rows at a time. Returns false if there
+    /// is no further block.
     pub(crate) fn next_block(
         &self,
         guard: &Guard,
@@ -159,30 +159,30 @@ impl TableScan {
         true
     }
 
-    /// The next block of a scan that gives none in parts.
+    /// The next block of a scan that is not divided into batches.
     pub(crate) fn next_whole_block(&self) -> Option<&Block> {
-        assert!(self.as_stored, "the scan was begun for batches");
+        assert!(self.as_stored, "the scan returns batches");
         self.block(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// How many blocks whoever draws from the scan may take at once, so that others have their share.
+    /// How many blocks a thread may take from the scan at once, so that the others have their share.
     pub(crate) fn blocks_at_once(&self) -> u64 {
         (self.blocks / 32).clamp(1, MOST_BLOCKS_AT_ONCE)
     }
 
-    /// The block whose turn it is after so many others.
+    /// The block at a position of the scan's order.
     fn block(&self, at: u64) -> Option<&Block> {
         let at = Some(at).filter(|at| *at < self.blocks)?;
         let number = self.only.as_ref().map_or(BlockNumber(at), |only| only[at as usize]);
-        Some(self.table.blocks().get(number).expect("counted when the scan began"))
+        Some(self.table.blocks().get(number).expect("the block existed when the scan began"))
     }
 
-    /// What it reads by.
+    /// The snapshot that it reads.
     pub(crate) fn snapshot(&self) -> Snapshot {
         self.snapshot
     }
 
-    /// The columns that it shows.
+    /// The columns that it returns.
     pub(crate) fn columns(&self) -> &[ColumnId] {
         &self.columns
     }
@@ -192,7 +192,7 @@ impl TableScan {
         Walk::new(&self.table, block, self.snapshot, &self.columns, guard)
     }
 
-    /// The next batch, of at most [`BATCH_ROWS`] rows; never empty. `None` when the table is through.
+    /// The next batch, of at most [`BATCH_ROWS`] rows; never empty. `None` at the end of the table.
     pub fn next_batch(&self, guard: &Guard) -> Option<ScanBatch> {
         loop {
             let batch = self.next.fetch_add(1, Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl TableScan {
         match block.hand_out(self.snapshot, strings, &self.asked, guard) {
             HandedOut::Rows(frozen) => return self.frozen(&frozen, block, first, end),
             HandedOut::NothingMeets => {
-                // What is frozen has no gaps.
+                // A frozen block has no gaps.
                 self.pass_over(end.min(block.rows_present()).saturating_sub(first) as usize);
                 return None;
             }
@@ -243,27 +243,27 @@ impl TableScan {
         gather.finish()
     }
 
-    /// Notes that so many rows were not given because of the conditions.
+    /// Counts rows that were skipped because of the conditions.
     pub(crate) fn pass_over(&self, rows: usize) {
         self.passed_over.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    /// What rows that are given meet, as far as that is known without looking at them.
+    /// Conditions that returned rows meet, as far as that is known without reading them.
     pub(crate) fn asked(&self) -> &[Asked] {
         &self.asked
     }
 
-    /// Conditions that are judged by values of dictionaries.
+    /// Conditions that are evaluated on values of dictionaries.
     pub(crate) fn judged(&self) -> &[Judged] {
         &self.judged
     }
 
-    /// Whether it gives the rows' ids.
+    /// Whether it returns the rows' ids.
     pub(crate) fn gives_row_ids(&self) -> bool {
         self.row_ids
     }
 
-    /// Rows of a frozen block, uncopied.
+    /// Rows of a frozen block, without a copy.
     fn frozen(&self, frozen: &FrozenRows, block: &Block, first: u32, end: u32) -> Option<ScanBatch> {
         let end = end.min(frozen.rows);
         let rows = end.checked_sub(first).filter(|rows| *rows > 0)?;
@@ -280,7 +280,7 @@ pub(crate) fn row_ids(block: &Block, first: u32, end: u32) -> impl Iterator<Item
     (first..end).map(|slot| block.row(Slot(slot)).to_bits())
 }
 
-/// A batch in the making.
+/// A batch under construction.
 struct Gather<'a> {
     block: &'a Block,
     columns: Vec<Column<'a>>,
@@ -289,7 +289,7 @@ struct Gather<'a> {
 }
 
 impl Sink for Gather<'_> {
-    // Who asks for no order still likes to get the same one twice.
+    // Callers that request no order still prefer to get the same one twice.
     const IN_ORDER: bool = true;
 
     type Mark = usize;
@@ -351,18 +351,18 @@ impl Gather<'_> {
     }
 }
 
-/// One column of a batch in the making.
+/// One column of a batch under construction.
 struct Column<'a> {
     block: &'a Block,
     id: ColumnId,
     representation: Representation,
     values: Values,
     validity: Option<BooleanBufferBuilder>,
-    /// Strings of a compact block that do not lie there as they are.
+    /// Strings of a compact block that had to be decoded.
     decoded: Vec<u8>,
 }
 
-/// Values of a column in the making.
+/// Values of a column under construction.
 pub enum Values {
     /// Booleans.
     Bits(BooleanBufferBuilder),
@@ -399,7 +399,7 @@ impl<'a> Column<'a> {
         Column { block, id, representation, values, validity, decoded: Vec::new() }
     }
 
-    /// Adds what lies in the slots `from..to`.
+    /// Appends the values in the slots `from..to`.
     fn copy(&mut self, from: usize, to: usize) {
         let (block, id) = (self.block, self.id);
         if let Some(compact) = block.compact() {
@@ -486,7 +486,7 @@ impl<'a> Column<'a> {
         }
     }
 
-    /// Keeps its memory for the next.
+    /// Keeps its memory for reuse.
     fn keep(self) {
         match self.values {
             Values::Two(values) => spare::keep(values),
@@ -511,7 +511,7 @@ impl<'a> Column<'a> {
             }
             Values::Views(mut views) => {
                 if let Some(nulls) = &nulls {
-                    // What lies under a NULL is left over from before; Arrow follows it regardless.
+                    // The view of a NULL may be an old one; Arrow follows it regardless.
                     for (view, valid) in views.iter_mut().zip(nulls) {
                         *view = if valid { *view } else { 0 };
                     }
@@ -519,14 +519,14 @@ impl<'a> Column<'a> {
                 let views = ScalarBuffer::new(spare::into_buffer(views), 0, rows);
                 let mut heap = heap.to_vec();
                 if !self.decoded.is_empty() {
-                    // Where their views say that they are.
+                    // At the buffer number of their views.
                     heap.resize(BUFFERS, Buffer::default());
                     heap.push(self.decoded.into());
                 }
                 let heap: Arc<[Buffer]> = heap.into();
-                // SAFETY: the views were written by `Heap::store` of this block and validated by the
-                // version check; its buffers are `heap`. Others are of what was decoded for this column, the last
-                // buffer. Text is UTF-8 on every way in.
+                // SAFETY: `Heap::store` of this block wrote the views, and the version check has validated
+                // them; its buffers are `heap`. Other views are of strings decoded for this column, in the
+                // last buffer. Text is checked to be UTF-8 wherever it enters.
                 return unsafe {
                     if self.representation.is_string() {
                         Arc::new(StringViewArray::new_unchecked(views, heap, nulls))
@@ -556,7 +556,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Columns of some rows of a compact block, as they would be stored.
+/// Columns of some rows of a compact block, in the form in which other blocks store them.
 pub(crate) fn decode(block: &Block, columns: &[ColumnId], from: u32, to: u32) -> Vec<Values> {
     let decode = |column: &ColumnId| {
         let mut decoded = Column::new(block, *column, (to - from) as usize, true);
@@ -566,7 +566,7 @@ pub(crate) fn decode(block: &Block, columns: &[ColumnId], from: u32, to: u32) ->
     columns.iter().map(decode).collect()
 }
 
-/// So many words, which `decode` appends.
+/// The words that `decode` appends, `words` of them.
 fn decoded<T>(words: usize, decode: impl FnOnce(&mut Vec<T>)) -> impl Iterator<Item = T> {
     let mut decoded = Vec::with_capacity(words);
     decode(&mut decoded);
@@ -597,7 +597,7 @@ mod tests {
     use arrow_array::types::Int32Type;
     use firn_base::{Cell, RowId, Stamp, TableId, Time};
 
-    /// A table of one column, and what the transaction manager does.
+    /// A table of one column, and the actions of the transaction manager.
     struct Bench {
         table: Arc<Table>,
         now: u64,
@@ -645,7 +645,7 @@ mod tests {
             sum
         }
 
-        /// Of the first two ranges.
+        /// The intervals of the first two ranges.
         fn stretches(&self) -> [Vec<(u32, u32)>; 2] {
             let block = self.table.blocks().get(BlockNumber(0)).unwrap();
             [0, 1].map(|range| {
@@ -674,8 +674,8 @@ mod tests {
         };
         for round in 0..3 {
             assert_eq!(bench.sum(bench.snapshot()), 2 * i64::from(RANGE_SLOTS) + round);
-            // The reset waits for the guards of its time, of other tests' threads as well. Whoever pins
-            // memory now and then finishes it.
+            // The reset waits for the guards of its time, including those of other tests' threads. Pinning
+            // now and then finishes it.
             while bench.stretches() != [none.clone(), none.clone()] {
                 drop(pin());
                 firn_base::thread::yield_now();
@@ -685,7 +685,7 @@ mod tests {
             assert_eq!(bench.stretches(), [none.clone(), vec![(70, 71)]]);
         }
 
-        // A version that somebody needs keeps the stretch, and what others see.
+        // A version that a snapshot needs keeps the interval, and the values that other snapshots see.
         let old = bench.snapshot();
         let mut writes = WriteSet::new(Stamp::transaction(2), None);
         writes.touch(&bench.table);
@@ -705,14 +705,14 @@ mod tests {
         move_amounts_beside_folds(if cfg!(miri) { 2 } else { 6 } * RANGE_SLOTS);
     }
 
-    /// Rows with versions are put off over several blocks.
+    /// Rows with versions are postponed over several blocks.
     #[test]
     #[cfg_attr(miri, ignore = "too many rows")]
     fn folds_of_many_blocks_see_one_state_while_others_change_the_rows() {
         move_amounts_beside_folds(2 * 32 * 2 * 3 * RANGE_SLOTS);
     }
 
-    /// Moves amounts between rows while others add them up: every sum is that of its snapshot.
+    /// Moves amounts between rows while other threads add them up: every sum is that of its snapshot.
     fn move_amounts_beside_folds(count: u32) {
         let spec = ColumnSpec { representation: Representation::Int32, nullable: false };
         let options = TableOptions { block_bytes: 1 << 14, ..TableOptions::default() };
@@ -745,7 +745,7 @@ mod tests {
                 })
             })
             .collect();
-        // What the readers' snapshot needs stays: nothing is collected, write sets are kept.
+        // Nothing is collected and write sets are kept, so the readers' snapshots find everything.
         let random = &mut firn_base::random::Random::seeded(3);
         let mut kept = Vec::new();
         for round in 0..if cfg!(miri) { 20 } else { 2_000 } {

@@ -1,13 +1,13 @@
-//! Memory of a block that others may hold on to, and that can be changed for other memory under its readers.
+//! Memory of a block that other objects may hold, and that can be replaced while it is read.
 //!
-//! Readers load where it begins with every access, which costs them no more than an address that never
-//! changes would. What was in its place before is freed once every guard of that time has gone, and when
-//! nobody holds on to it any more:
+//! Readers load its address with every access, which costs no more than an address that never changes.
+//! Replaced memory is freed once every guard of that time is released, and when it has no holder any more:
 //!
 //! ```text
 //! block ── start ──> bytes <── owner: Arc <── Arrow arrays that were handed out
 //! ```
-//! Invariant: whoever reads or writes here holds a guard, or keeps those away who change the memory.
+//! Invariant: a thread that reads or writes here holds a guard, or excludes the threads that replace the
+//! memory.
 
 use crate::Guard;
 use crate::budget::{Held, MemoryBudget};
@@ -23,7 +23,7 @@ pub(crate) struct SharedMemory {
     owner: Mutex<Option<Arc<CountedMemory>>>,
 }
 
-/// Memory that a budget counts as long as somebody holds it.
+/// Memory that a budget counts as long as it has a holder.
 pub(crate) struct CountedMemory {
     memory: Memory,
     what: Held,
@@ -36,7 +36,7 @@ impl CountedMemory {
         CountedMemory { memory, what, budget: budget.clone() }
     }
 
-    /// Where it begins.
+    /// The address of its first byte.
     pub fn start(&self) -> NonNull<u8> {
         self.memory.start()
     }
@@ -49,7 +49,7 @@ impl Drop for CountedMemory {
 }
 
 impl SharedMemory {
-    /// None yet; of so many bytes once there is some.
+    /// No memory yet; `bytes` is the size of what will be made.
     pub fn none(bytes: usize) -> SharedMemory {
         SharedMemory { start: AtomicPtr::new(ptr::null_mut()), bytes, owner: Mutex::new(None) }
     }
@@ -63,9 +63,9 @@ impl SharedMemory {
     /// The memory, if there is some.
     #[inline]
     pub fn get(&self) -> Option<Span<'_>> {
-        // Acquire: whoever sees it sees what it begins with.
+        // Acquire: a reader that gets the address sees the content.
         let start = NonNull::new(self.start.load(Ordering::Acquire))?;
-        // SAFETY: so many bytes are there, and stay as long as a guard of now (module).
+        // SAFETY: this many bytes are there, and remain as long as a guard that is held now (see the module).
         Some(unsafe { Span::new(start, self.bytes) })
     }
 
@@ -76,14 +76,15 @@ impl SharedMemory {
     /// was never [taken off](SharedMemory::take_off).
     #[inline(always)]
     pub unsafe fn always(&self) -> Span<'_> {
-        // Acquire: as in `get`. Who has learnt of nothing that was done there may see it all the same.
+        // Acquire: as in `get`. A thread that is not synchronised with a replacement may still load the
+        // former address.
         let start = self.start.load(Ordering::Acquire);
         debug_assert!(!start.is_null());
         // SAFETY: as above, and it is not null by the caller.
         unsafe { Span::new(NonNull::new_unchecked(start), self.bytes) }
     }
 
-    /// The memory, which is made if there is none.
+    /// The memory; it is made if there is none.
     pub fn get_or_make(&self, make: impl FnOnce() -> CountedMemory) -> Span<'_> {
         let mut owner = self.owner.lock();
         let memory = owner.get_or_insert_with(|| Arc::new(make()));
@@ -93,30 +94,30 @@ impl SharedMemory {
         unsafe { Span::new(memory.start(), self.bytes) }
     }
 
-    /// Does something while there is no memory and nobody makes any; nothing if there is some.
+    /// Calls `body` while there is no memory and none can be made. Does nothing if there is some.
     pub fn while_none<T>(&self, body: impl FnOnce() -> T) -> Option<T> {
         let owner = self.owner.lock();
         owner.is_none().then(body)
     }
 
-    /// The right to keep the memory as long as one likes. The caller sees to it that nobody writes to it as
-    /// long as it [is held](SharedMemory::is_held).
+    /// A reference that keeps the memory for any time. The caller ensures that nothing writes to it while it
+    /// [is held](SharedMemory::is_held).
     pub fn hold(&self) -> Option<Arc<CountedMemory>> {
         self.owner.lock().clone()
     }
 
-    /// Whether somebody else holds it. The caller sees to it that nobody comes to hold it just now.
+    /// Whether there is another holder. The caller ensures that none is added meanwhile.
     pub fn is_held(&self) -> bool {
-        // When it is not, what the last one who let go of it read, it read before (`get_mut` acquires).
+        // If there is none, the last holder's reads come before this (`get_mut` acquires).
         self.owner.lock().as_mut().is_some_and(|memory| Arc::get_mut(memory).is_none())
     }
 
-    /// Whether it is that memory.
+    /// Whether `memory` is its current memory.
     pub fn is(&self, memory: &Arc<CountedMemory>) -> bool {
         self.owner.lock().as_ref().is_some_and(|own| Arc::ptr_eq(own, memory))
     }
 
-    /// Puts other memory in its place.
+    /// Replaces the memory.
     pub fn change_for(&self, memory: Arc<CountedMemory>, guard: &Guard) {
         let start = memory.start();
         let before = self.owner.lock().replace(memory);
@@ -124,14 +125,14 @@ impl SharedMemory {
         guard.defer(move || drop(before));
     }
 
-    /// As [`SharedMemory::change_for`], when nobody reads or writes here any more.
+    /// As [`SharedMemory::change_for`], when there is no reader or writer any more.
     pub fn change_unread(&self, memory: Arc<CountedMemory>) {
         let start = memory.start();
         *self.owner.lock() = Some(memory);
         self.start.store(start.as_ptr(), Ordering::Release);
     }
 
-    /// Takes the memory off.
+    /// Removes the memory.
     pub fn take_off(&self, guard: &Guard) {
         let before = self.owner.lock().take();
         self.start.store(ptr::null_mut(), Ordering::Release);

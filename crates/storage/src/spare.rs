@@ -1,22 +1,23 @@
-//! Memory of scans' batches, used again and again: a batch is drawn, looked at and dropped, and the next
-//! one finds its memory still in the core's cache. An allocator gives such pieces back to the system and
-//! takes new ones, which costs more than filling them.
+//! Reusable memory for batches of scans. A batch is made, read and dropped, and the next one finds its memory
+//! still in the core's cache. An allocator returns such pieces to the system and allocates new ones, which
+//! costs more than filling them.
 //!
-//! All threads share what is kept, so that it is bounded: whoever drops a batch is often not who drew it.
+//! All threads share the kept pieces, so that their number is bounded: the thread that drops a batch is often
+//! not the one that made it.
 
 use arrow_buffer::Buffer;
 use firn_base::sync::Arc;
 use firn_base::sync::unmodelled::Mutex;
 use std::ptr::NonNull;
 
-/// Pieces of one type that are kept.
+/// The largest number of kept pieces of one type.
 const MOST: usize = 32;
 /// Pieces larger than this are not kept.
 const LARGEST_BYTES: usize = 512 << 10;
 
-/// Values that batches are made of.
+/// Types of the values in batches.
 pub(crate) trait Spare: Copy + Send + Sync + std::panic::RefUnwindSafe + 'static {
-    /// What is kept of them.
+    /// The kept pieces of the type.
     fn pieces() -> &'static Mutex<Vec<Vec<Self>>>;
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn keep<T: Spare>(mut piece: Vec<T>) {
     }
 }
 
-/// The memory of a buffer, which is kept when the last who has it lets go of it.
+/// The memory of a buffer, which is kept when the last reference to the buffer is dropped.
 struct Lent<T: Spare>(Vec<T>);
 
 impl<T: Spare> Drop for Lent<T> {
@@ -68,8 +69,8 @@ pub(crate) fn into_buffer<T: Spare>(values: Vec<T>) -> Buffer {
     let bytes = size_of_val(&values[..]);
     let start = NonNull::from(&values[..]).cast();
     let lent = Arc::new(Lent(values));
-    // SAFETY: so many bytes are initialised there, and nobody changes them or gives them up as long as
-    // `lent` lives.
+    // SAFETY: this many bytes are initialised there. They do not change, and are not freed while `lent`
+    // lives.
     unsafe { Buffer::from_custom_allocation(start, bytes, lent) }
 }
 
@@ -79,7 +80,7 @@ mod tests {
 
     #[test]
     fn memory_comes_back_when_the_last_reader_has_gone() {
-        // Of a size that no scan asks for: other tests take pieces as well.
+        // Of a size that no scan requests, since other tests take pieces as well.
         const CAPACITY: usize = LARGEST_BYTES / size_of::<u16>();
         let mut values: Vec<u16> = take(CAPACITY);
         values.extend(0..100);
@@ -88,7 +89,7 @@ mod tests {
         let buffer = into_buffer(values);
         let reader = buffer.slice(20);
         drop(buffer);
-        assert!(!is_kept(), "somebody reads it");
+        assert!(!is_kept(), "it has a reader");
         assert_eq!(reader.typed_data::<u16>()[..3], [10, 11, 12]);
         drop(reader);
         assert!(is_kept() || u16::pieces().lock().len() == MOST);

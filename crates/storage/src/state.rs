@@ -1,27 +1,27 @@
-//! The states of a block, and the one function that decides every transition (DESIGN §3.3).
+//! The states of a block, and the one function that decides every transition.
 //!
 //! ```text
 //!  hot ──cold for a while──> cooling ──no versions left──> freezing ──> frozen ──stays cold──> compact
 //!   ^────────── any write ────────┘                                        │
 //!   ^───────────── write: thaw in place, or copy if a reader holds it ─────┘ <─────no rows left──────┘
 //! ```
-//! Behind a long reader a block goes from freezing back to cooling once: it gives up its chain heads for one.
-//! A row of a compact block that is written to is deleted there and inserted elsewhere. Once none is left the
-//! block is frozen without rows, and filled again.
+//! Behind a long reader a block goes from freezing back to cooling once, when its chain heads are replaced by
+//! one. A row of a compact block that is changed is deleted there and inserted elsewhere. Once no row is
+//! left, the block is frozen without rows, and filled again.
 
-/// What a block is now.
+/// The current state of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum BlockState {
     /// Rows change in place.
     Hot = 0,
-    /// Nobody has written for a while; the next write makes it hot again.
+    /// No transaction has written for a while; the next write makes it hot again.
     Cooling = 1,
-    /// Being made canonical, or giving up its chain heads; writers wait for a moment or take it back.
+    /// Being made canonical, or having its chain heads freed; a writer waits briefly, or makes it hot again.
     Freezing = 2,
-    /// Canonical Arrow, handed out uncopied.
+    /// Canonical Arrow, handed out without a copy.
     Frozen = 3,
-    /// Encoded; immutable but for a delete mask.
+    /// Encoded; immutable except for a delete mask.
     Compact = 4,
 }
 
@@ -48,21 +48,21 @@ impl BlockState {
     }
 }
 
-/// What happens to a block.
+/// An event in the life of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BlockEvent {
     /// A transaction is about to write to it.
     Write,
-    /// A round of the freezer begins: whoever writes until its end takes that back.
+    /// A round of the freezer begins: a write before its end cancels the cooling.
     GoneCold,
-    /// Nobody has written for `freeze_after`, no row has a version chain or one record stands for all (`heads.rs`), and
-    /// no slot before a row is empty.
+    /// No transaction has written for `freeze_after`, no row has a version chain or one record represents all
+    /// (`heads.rs`), and no slot before a row is empty.
     VersionsGone,
-    /// It has given up its chain heads for one, and goes on to cool.
+    /// Its chain heads are replaced by one, and it continues to cool.
     HeadsShared,
-    /// Its canonical form stands.
+    /// Its canonical form is complete.
     Canonical,
-    /// Its encoded form stands.
+    /// Its encoded form is complete.
     Encoded,
     /// It has no row and no version left.
     Emptied,

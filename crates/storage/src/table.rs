@@ -1,13 +1,13 @@
 //! A table: a list of blocks, the rows in them, and the indexes over them.
 //!
-//! Every change goes the same way: check for a conflict, write an undo record, link it, change the
-//! row in place, append the redo image, maintain the indexes. After an error the caller rolls the
-//! write set back to a mark it took before; a change half done is undone by the same walk. Rows that come to a
-//! private table (`table/private.rs`) are not linked, and no change of one is logged.
+//! Every change has the same steps: check for a conflict, write an undo record, link it, change the row in
+//! place, append the redo image, maintain the indexes. After an error the caller rolls the write set back to
+//! a mark that it took before, which undoes a partial change as well. Rows that are inserted into a private
+//! table (`table/private.rs`) have no linked records, and no change of one is logged.
 //!
 //! Invariants:
-//! - An index holds an entry for every key that any version of a row has, but for waiting ones (`index/waiting.rs`) of a statement
-//!   that runs; more only until collected.
+//! - An index has an entry for every key of every version of a row, except waiting keys (`index/waiting.rs`)
+//!   of a running statement. It has further entries only until they are collected.
 //! - A slot is given out again only when no snapshot can see anything in it.
 
 mod claims;
@@ -58,11 +58,11 @@ pub(crate) trait Rows<'c> {
     fn cell(&self, row: usize, column: usize) -> Cell<'c>;
     /// Copies `count` rows from row `from` on into the slots from `first` on.
     fn store(&self, from: usize, count: u32, block: &Block, first: Slot);
-    /// Writes one column of some rows as cells of redo.
+    /// Writes one column of some rows as redo cells.
     fn log(&self, rows: Range<usize>, column: usize, cells: &mut CellWriter<'_>) {
         cells.extend(rows.map(|row| self.cell(row, column)));
     }
-    /// Appends a column of so many bytes to keys of some rows; see [`append_packed`].
+    /// Appends a column of `bytes` bytes to keys of some rows; see [`append_packed`].
     fn append_to_keys(&self, rows: Range<usize>, column: usize, bytes: usize, keys: &mut [Packed]) {
         keys.iter_mut()
             .zip(rows)
@@ -88,15 +88,15 @@ impl<'c, const N: usize> Rows<'c> for &[[Cell<'c>; N]] {
     }
 }
 
-/// A row that a look-up has found, with columns of it; `None` if there is none.
+/// A row that a look-up has found, with some columns; `None` if there is none.
 pub type Found<'a, 'g, const N: usize> = Option<(RowId, &'a [Cell<'g>; N])>;
 
-/// What a table consists of.
+/// Sizes of a table's parts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TableUsage {
     /// Blocks.
     pub blocks: u64,
-    /// Slots of dead rows that new rows will take.
+    /// Slots of dead rows that new rows will use.
     pub free_slots: u64,
     /// Slots that scans search for versions.
     pub versioned_slots: u64,
@@ -104,7 +104,7 @@ pub struct TableUsage {
     pub row_bytes: u64,
     /// Bytes of long strings.
     pub string_bytes: u64,
-    /// Bytes of where version chains begin.
+    /// Bytes of chain heads.
     pub head_bytes: u64,
     /// Bytes of the indexes.
     pub index_bytes: u64,
@@ -117,12 +117,12 @@ impl TableUsage {
     }
 }
 
-/// How a table lays out its blocks, and who counts them.
+/// The block size of a table, and the budget of its memory.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// Bytes of a block; tests make them small so that rows cross blocks early.
+    /// Bytes of a block; tests use small ones so that rows soon fill several blocks.
     pub block_bytes: usize,
-    /// What its memory is taken from.
+    /// The budget that counts its memory.
     pub budget: Arc<MemoryBudget>,
 }
 
@@ -132,8 +132,8 @@ impl Default for TableOptions {
     }
 }
 
-/// Locks under which the indexed columns of a row change and are read as they lie in place. Nothing
-/// else is done, and no other lock taken, under one.
+/// Locks under which the indexed columns of a row change and are read in place. Nothing else is done under
+/// one, and no other lock is taken.
 const KEY_LOCKS: usize = 64;
 
 /// A physical table.
@@ -145,29 +145,29 @@ pub struct Table {
     layout: Arc<Layout>,
     blocks: Directory,
     indexes: IndexList,
-    /// Indexes without values that have been taken off, as long as somebody has them.
+    /// Removed indexes without values, as long as they are referenced.
     taken_off: Mutex<Vec<Weak<Index>>>,
-    /// The block that fresh slots are taken of.
+    /// The block from which fresh slots are taken.
     filling: AtomicU64,
-    /// Blocks without rows that have given up their memory, to be filled before new ones. The lock is the right to
-    /// say which block is filled next.
+    /// Blocks without rows whose memory was freed; they are filled before new ones. The holder of the lock
+    /// decides which block is filled next.
     emptied: Mutex<Vec<BlockNumber>>,
-    /// What they have instead.
+    /// The memory that they share.
     nothing: OnceLock<Arc<CountedMemory>>,
-    /// Slots of dead rows, to be used before new ones.
+    /// Slots of dead rows; they are used before new ones.
     free: Mutex<Vec<RowId>>,
     free_count: AtomicUsize,
     rows: AtomicI64,
     key_locks: [Mutex<()>; KEY_LOCKS],
-    /// Whether an update ever changed an indexed column. Until then an entry found in an index
-    /// needs no second look at the key.
+    /// Whether an update ever changed an indexed column. Until then the key of an entry found in an index
+    /// need not be checked.
     keys_changed: AtomicBool,
     gate: Gate,
-    /// Whether others than the transaction that has made it may know of it.
+    /// Whether other transactions than the one that has made it may find it.
     published: AtomicBool,
     sharers: Sharers,
     main: main::Main,
-    /// What a planner keeps with the table.
+    /// The planner's data for the table.
     estimates: RwLock<Option<Arc<dyn Any + Send + Sync>>>,
     budget: Arc<MemoryBudget>,
 }
@@ -203,12 +203,12 @@ impl Table {
         })
     }
 
-    /// The id that the log and the catalog know it by.
+    /// The id in the log and in the catalog.
     pub fn id(&self) -> TableId {
         self.id
     }
 
-    /// The name that messages call it by.
+    /// The name in messages.
     pub fn name(&self) -> Arc<str> {
         self.name.read().clone()
     }
@@ -223,7 +223,7 @@ impl Table {
         &self.columns
     }
 
-    /// The right to write to it.
+    /// The gate that controls writes.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
@@ -233,16 +233,16 @@ impl Table {
         self.indexes.get(&crate::pin()).all().clone()
     }
 
-    /// Adds an index; from now on every change maintains it. The caller fills it with the rows that
-    /// are already there and keeps writers out meanwhile.
+    /// Adds an index; from now on every change maintains it. The caller fills it with the existing rows and
+    /// keeps writers out meanwhile.
     pub fn add_index(&self, index: Arc<Index>) {
         index.belong_to(&self.this, &self.budget);
         self.indexes.replace(|all| all.iter().cloned().chain([index]).collect());
     }
 
-    /// Takes an index off; nothing maintains it any more.
+    /// Removes an index; it is no longer maintained.
     pub fn remove_index(&self, index: &Arc<Index>) {
-        // First, so that it is known all the while.
+        // First, so that it is always in one of the lists.
         if !index.spec().values {
             self.taken_off.lock().push(Arc::downgrade(index));
         }
@@ -254,7 +254,7 @@ impl Table {
         self.columns.iter().any(|column| column.representation.width() == Width::View)
     }
 
-    /// What its memory is taken from.
+    /// The budget that counts its memory.
     pub fn budget(&self) -> &Arc<MemoryBudget> {
         &self.budget
     }
@@ -278,17 +278,17 @@ impl Table {
 
     #[inline]
     pub(crate) fn block(&self, row: RowId) -> &Block {
-        self.blocks.get(row.block()).expect("row ids name existing blocks")
+        self.blocks.get(row.block()).expect("row ids refer to existing blocks")
     }
 
     // ---- insert ----
 
-    /// Inserts a row of one cell per column, indexes included. The write set has been told of this
-    /// table ([`WriteSet::touch`]).
+    /// Inserts a row with one cell per column, into the indexes too. The table is
+    /// [registered](WriteSet::touch) with the write set.
     ///
-    /// Errors: 23505 naming the unique index, 40001 when another running or later transaction holds
-    /// the key, 53200 if there is no room for a new block. After an error the caller rolls the write set
-    /// back to where it was.
+    /// Errors: 23505 naming the unique index; 40001 if another running or later transaction holds the key;
+    /// 53200 if there is no room for a new block. After an error the caller rolls the write set back to its
+    /// former mark.
     pub fn insert(
         &self,
         write_set: &mut WriteSet,
@@ -299,8 +299,8 @@ impl Table {
         self.insert_into(self.allocate_slot()?, write_set, snapshot, row, None, guard)
     }
 
-    /// As [`Table::insert`], into a slot that was given out for this; `from` is the row that goes on as this one, if one
-    /// does, which the transaction has deleted.
+    /// As [`Table::insert`], into a slot that was given out for it. If the row continues another one, which
+    /// the transaction has deleted, `from` is that row.
     fn insert_into(
         &self,
         (block, slot): (&Block, Slot),
@@ -316,8 +316,8 @@ impl Table {
         self.link_fresh(block, record);
         self.rows.fetch_add(1, Ordering::Relaxed);
         block.store_row(slot, row);
-        // Last: an index that was read a moment ago may still name the slot for the row that was here
-        // before, and whoever follows it shall not meet half a row.
+        // Last: an index entry that was read just before may still refer to the slot's former row. A reader
+        // that follows it must not see half a row.
         block.set_present(slot, true);
         let id = block.row(slot);
         if let Some(redo) = write_set.redo_of(self) {
@@ -328,7 +328,7 @@ impl Table {
         Ok(id)
     }
 
-    /// Enters a fresh row into every index.
+    /// Adds a fresh row to every index.
     pub(crate) fn enter_row(
         &self,
         row: RowId,
@@ -346,7 +346,7 @@ impl Table {
         Ok(())
     }
 
-    /// Enters one key of a row into one index, unless that breaks uniqueness.
+    /// Adds one key of a row to one index, unless it violates uniqueness.
     #[inline]
     pub(crate) fn enter(
         &self,
@@ -359,7 +359,8 @@ impl Table {
         self.enter_for(index, key, row, None, snapshot, guard)
     }
 
-    /// As [`Table::enter`], of a row that goes on as another, if it does, which its transaction has deleted.
+    /// As [`Table::enter`]; `from` is the row that this one continues, if there is one, which its transaction
+    /// has deleted.
     #[inline]
     fn enter_for(
         &self,
@@ -375,14 +376,14 @@ impl Table {
             return Ok(());
         }
         index.claim(key, row, guard, &mut |other| {
-            // The row itself may stand there still: an update that takes its key back.
+            // The row itself may still be listed: an update that restores its key.
             let is_own = other == row || Some(other) == from;
             if is_own { Ok(Verdict::Dead) } else { self.judge(index, key, other, snapshot, guard) }
         })
     }
 
-    /// Inserts rows of one cell per column: one undo record and one redo record for all that come to
-    /// lie side by side. Errors as for [`Table::insert`].
+    /// Inserts rows with one cell per column: one undo record and one redo record for all consecutive rows.
+    /// Errors as for [`Table::insert`].
     pub fn insert_rows<const N: usize>(
         &self,
         write_set: &mut WriteSet,
@@ -390,7 +391,7 @@ impl Table {
         mut rows: &[[Cell<'_>; N]],
         guard: &Guard,
     ) -> Result<()> {
-        // Slots of dead rows lie anywhere.
+        // Slots of dead rows are not consecutive.
         while let [row, rest @ ..] = rows
             && (rest.is_empty() || self.free_count.load(Ordering::Relaxed) > 0)
         {
@@ -400,8 +401,8 @@ impl Table {
         self.insert_many(write_set, snapshot, &rows, None, guard)
     }
 
-    /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length: one
-    /// undo record per stretch of rows. Errors as for [`Table::insert`], with the ordinal of the row.
+    /// Inserts whole columns (of the types of [`crate::arrow::data_type`]), all of one length, with one undo
+    /// record for each interval of slots. Errors as for [`Table::insert`], with the ordinal of the row.
     pub fn insert_batch(
         &self,
         write_set: &mut WriteSet,
@@ -412,7 +413,8 @@ impl Table {
         self.insert_many(write_set, snapshot, &BatchRows::new(columns, &self.columns), None, guard)
     }
 
-    /// As [`Table::insert_batch`], of rows whose keys may wait to enter the indexes, with those that wait already.
+    /// As [`Table::insert_batch`], for rows whose keys may wait to enter the indexes, with those that wait
+    /// already.
     pub fn insert_batch_waiting(
         &self,
         write_set: &mut WriteSet,
@@ -425,13 +427,14 @@ impl Table {
         self.insert_many(write_set, snapshot, &rows, Some(waiting), guard)
     }
 
-    /// Keys that wait for the indexes of this table, none as yet.
+    /// An empty list of waiting keys for the indexes of this table.
     pub fn waiting_keys(&self) -> WaitingKeys {
         WaitingKeys::new(&self.budget)
     }
 
-    /// Enters keys that wait, on up to so many threads; they wait still afterwards, to be [cleared](WaitingKeys::clear), or to be
-    /// entered once more. Errors as for [`Table::insert`], with the row, and of several the one of the row that came first.
+    /// Enters waiting keys, on up to `threads` threads. They remain in the list, to be
+    /// [cleared](WaitingKeys::clear) or entered once more. Errors as for [`Table::insert`], with the row; of
+    /// several errors that of the first row.
     pub fn enter_waiting_keys(
         &self,
         waiting: &mut WaitingKeys,
@@ -443,7 +446,7 @@ impl Table {
         entered.map_err(|refused| refused.error.with_row(refused.row))
     }
 
-    /// Inserts rows into slots that follow each other, as far as blocks go.
+    /// Inserts rows into consecutive slots, block by block.
     fn insert_many<'c>(
         &self,
         write_set: &mut WriteSet,
@@ -458,7 +461,7 @@ impl Table {
             let wanted = u32::try_from(rows.len() - done).unwrap_or(u32::MAX);
             let (block, first, count) = self.allocate_slots(wanted)?;
             if first == Slot(0) && count > 1 {
-                // Larger ones come in pieces whose pages are made ready ahead.
+                // Larger ones come in pieces whose pages are prepared in advance.
                 let expected = self.expected_string_bytes(block).filter(|bytes| *bytes <= PLACE_BYTES);
                 block.heap().reserve_first(expected.unwrap_or(0));
             }
@@ -484,7 +487,7 @@ impl Table {
                 let width = index.packed_width();
                 let packed = width.map(|width| (width, keys::packed_keys(rows, stretch.clone(), index)));
                 let numbers = packed.as_ref().map(|(_, keys)| &keys[..]);
-                // Where none waits, unique ones that ascend are as quick by themselves.
+                // If none waits, ascending keys of unique indexes are as fast one by one.
                 let ascend =
                     || index.spec().unique && numbers.is_some_and(|keys| keys.is_sorted_by(|a, b| a < b));
                 let key_of = |offset: usize, key: &mut KeyBuffer| {
@@ -518,32 +521,32 @@ impl Table {
         Ok(())
     }
 
-    /// How many bytes of strings a block will have, by the one before it.
+    /// How many bytes of strings a block will have, estimated from the one before it.
     fn expected_string_bytes(&self, block: &Block) -> Option<usize> {
         let before = self.blocks.get(BlockNumber(block.number.0.checked_sub(1)?))?;
         let bytes = before.heap().appended_bytes();
         (bytes > 0).then(|| bytes + bytes / 32)
     }
 
-    /// Counts rows that come.
+    /// Counts inserted rows; deleted ones if it is negative.
     #[inline]
     pub(crate) fn count_rows(&self, rows: i64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
     }
 
-    /// The indexes that a change maintains just now.
+    /// The indexes that a change maintains now.
     #[inline]
     pub fn indexes_now<'g>(&'g self, guard: &'g Guard) -> &'g [Arc<Index>] {
         self.indexes.get(guard).all()
     }
 
-    /// Whether an index may be over one of these columns.
+    /// Whether there may be an index over one of these columns.
     #[inline]
     pub(crate) fn may_index(&self, columns: ColumnSet, guard: &Guard) -> bool {
         self.indexes.get(guard).columns().intersects(columns)
     }
 
-    /// Whether an entry found in an index may be of a key that its row has left.
+    /// Whether an index entry may have a key that its row does not have any more.
     #[inline]
     pub(crate) fn have_keys_changed(&self) -> bool {
         self.keys_changed.load(Ordering::Acquire)
@@ -551,8 +554,8 @@ impl Table {
 
     // ---- update, delete, lock ----
 
-    /// Whether a change by the owner of `snapshot`, or the lock that it takes, would meet a change or a lock
-    /// that it does not see.
+    /// Fails if a change by the owner of `snapshot`, or the lock that it takes, conflicts. A conflict is a
+    /// change or a lock that the snapshot does not see.
     #[inline]
     pub(crate) fn check_conflict(
         &self,
@@ -573,7 +576,7 @@ impl Table {
                     return Ok(());
                 }
                 let is_own = record.stamp() == snapshot.owner;
-                // Only one of the locks leaves any record alone.
+                // Only one of the locks conflicts with some records and not with others.
                 let conflicts =
                     || lock != RowLock::KeyShare || self.held_by(record, guard).conflicts_with(lock);
                 if !is_own && conflicts() {
@@ -585,9 +588,9 @@ impl Table {
         Ok(())
     }
 
-    /// Sets some columns of a row that `snapshot` sees; one of a compact block is elsewhere afterwards
-    /// ([`WriteSet::place_of`]), and a scan that its transaction has begun may come to it once more. Errors as for
-    /// [`Table::insert`].
+    /// Sets some columns of a row that `snapshot` sees. A row of a compact block is elsewhere afterwards
+    /// ([`WriteSet::place_of`]), and a scan that its transaction has begun may reach it once more. Errors as
+    /// for [`Table::insert`].
     pub fn update(
         &self,
         write_set: &mut WriteSet,
@@ -609,14 +612,14 @@ impl Table {
             let head = block.head(slot, guard);
             self.check_conflict(block, head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, wanted)?;
-            // What another writer changes under our eyes here, linking finds out.
+            // If another writer changes the columns meanwhile, linking fails.
             let record = write_set.push_update(block, slot, columns.len(), |entries| {
                 columns.iter().for_each(|column| entries.put(*column, block.load_cell(slot, *column)));
             });
             if block.link(record, head) {
                 break;
             }
-            // Another writer came first, or the collector took the head away: look again.
+            // Another writer was first, or the collector has removed the head: check again.
             write_set.pop();
         }
         self.check_sharers(row, snapshot, wanted)?;
@@ -630,7 +633,7 @@ impl Table {
                 let _turn = self.key_lock(row).lock();
                 block.store(slot, columns, cells);
             }
-            // Without the lock: judging another row takes that row's.
+            // Without the lock: a check of another row takes that row's lock.
             for index in indexes.all().iter().filter(|index| is_over(index, columns)) {
                 let (key_columns, mut raw) = key_columns(index);
                 for (column, raw) in key_columns.iter().zip(&mut raw) {
@@ -658,7 +661,7 @@ impl Table {
         self.delete_for(write_set, snapshot, row, None, guard)
     }
 
-    /// As [`Table::delete`], of a row that is put elsewhere, if it is.
+    /// As [`Table::delete`]; `to` is where the row is put, if it is put elsewhere.
     fn delete_for(
         &self,
         write_set: &mut WriteSet,
@@ -696,7 +699,7 @@ impl Table {
 
     // ---- read ----
 
-    /// Reads columns of a row into `cells` (as many as `columns`); false if `snapshot` does not see
+    /// Reads columns of a row into `cells` (as many as `columns`). Returns false if `snapshot` does not see
     /// the row.
     #[inline]
     pub fn read<'g>(
@@ -711,13 +714,13 @@ impl Table {
         self.block(row).read(row.slot(), snapshot, columns, cells, guard)
     }
 
-    /// Whether `snapshot` sees the row, and sees it under `key` of `index`.
+    /// Whether `snapshot` sees the row, with `key` of `index`.
     #[inline]
     pub fn sees(&self, index: &Index, key: &[u8], row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
         self.sees_with(index, key, row, snapshot, &[], &mut [], guard)
     }
 
-    /// As [`Table::sees`], and reads columns of the row.
+    /// As [`Table::sees`]; also reads columns of the row.
     #[inline]
     #[allow(clippy::too_many_arguments)]
     pub fn sees_with<'g>(
@@ -734,7 +737,7 @@ impl Table {
             && self.read(snapshot, row, columns, cells, guard)
     }
 
-    /// The row that `snapshot` sees under a full key of a unique index, with its `columns`.
+    /// The row that `snapshot` sees with a full key of a unique index, and its `columns`.
     #[inline]
     pub fn find<'g>(
         &'g self,
@@ -756,11 +759,11 @@ impl Table {
         found
     }
 
-    /// As [`Table::find`] for `count` full keys, which `encode` appends to an empty buffer by
-    /// their number. Calls `visit` in the order of the numbers.
+    /// As [`Table::find`] for `count` full keys, which `encode` appends to an empty buffer by their number.
+    /// Calls `visit` in the order of the numbers.
     ///
-    /// The look-ups are interleaved, so that the processor waits for the memory of many rows at once:
-    /// a lone miss costs 200 ns, sixteen at a time 11 ns each.
+    /// The look-ups are interleaved, so that the processor waits for the memory of many rows at once: a
+    /// single miss costs 200 ns, sixteen at a time 11 ns each.
     #[allow(clippy::too_many_arguments)]
     pub fn find_many<'g, const N: usize>(
         &'g self,
@@ -798,7 +801,7 @@ impl Table {
             for (at, row) in rows.iter().enumerate() {
                 let found = match (*row, blocks[at]) {
                     (Ok(None), _) => None,
-                    // Asked after the look-up: whoever moves a row to another key says so before.
+                    // Checked after the look-up: a transaction that changes a row's key sets this before.
                     (Ok(Some(row)), Some((block, slot))) if !self.keys_changed.load(Ordering::Acquire) => {
                         block.read(slot, snapshot, columns, &mut cells, guard).then_some(row)
                     }
@@ -810,8 +813,8 @@ impl Table {
         }
     }
 
-    /// Calls `visit` with the rows that `snapshot` sees between bounds of an index, with their `columns`,
-    /// in key order or against it, until it returns false; then the key it came to. Bounds as for
+    /// Calls `visit` with the rows that `snapshot` sees between bounds of an index, with their `columns`, in
+    /// key order or against it, until it returns false; then returns the key that was reached. Bounds as for
     /// [`Index::range`].
     #[allow(clippy::too_many_arguments)]
     #[inline]
@@ -839,8 +842,8 @@ impl Table {
         end
     }
 
-    /// Asks the processor to fetch what reading or changing `columns` of a row touches: ahead of that, as
-    /// long as there is something else to do.
+    /// Prefetches what reading or changing `columns` of a row touches. To be called in advance, if there is
+    /// other work meanwhile.
     #[inline]
     pub fn prefetch(&self, row: RowId, columns: &[ColumnId]) {
         if let Some(block) = self.blocks.get(row.block()) {
@@ -848,30 +851,30 @@ impl Table {
         }
     }
 
-    /// What another transaction has done to a row that `snapshot` may or may not see: true if it
-    /// has changed, deleted or inserted it, or holds it locked, and the snapshot does not see that.
+    /// Whether another transaction has changed, deleted, inserted or locked a row such that the snapshot does
+    /// not see it. The snapshot may or may not see the row.
     pub fn changed_unseen(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
         let block = self.block(row);
         let head = block.head(row.slot(), guard);
         self.check_conflict(block, head, snapshot, RowLock::Update, guard).is_err()
     }
 
-    /// A scan of the rows that `snapshot` sees, in blocks' order, shared by any number of threads.
+    /// A scan of the rows that `snapshot` sees, in the order of blocks, shared by any number of threads.
     pub fn scan(self: &Arc<Self>, snapshot: Snapshot, columns: &[ColumnId], row_ids: bool) -> TableScan {
         TableScan::new(self.clone(), snapshot, columns, row_ids)
     }
 
-    /// About how many rows the newest version holds; exact when nobody is writing.
+    /// The approximate number of rows in the newest version; exact if there are no writers.
     pub fn approximate_rows(&self) -> u64 {
         self.rows.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// Bytes held: blocks, heaps, version pointers; indexes apart.
+    /// Bytes held: blocks, heaps, chain heads; without indexes.
     pub fn memory_bytes(&self) -> u64 {
         self.usage().bytes()
     }
 
-    /// What it consists of, found block by block.
+    /// Sizes of its parts, computed block by block.
     pub fn usage(&self) -> TableUsage {
         let mut usage = TableUsage {
             free_slots: self.free_count.load(Ordering::Relaxed) as u64,
@@ -879,7 +882,7 @@ impl Table {
             ..TableUsage::default()
         };
         for block in self.blocks.iter() {
-            // It may come to be made of something else just now.
+            // A block's memory may be replaced meanwhile.
             let _guard = crate::pin();
             let [rows, strings, heads] = block.held_bytes();
             usage.blocks += 1;
@@ -902,7 +905,7 @@ impl Table {
 
     // ---- undo and garbage ----
 
-    /// Takes one change back in place.
+    /// Undoes one change in place.
     pub(crate) fn undo(&self, record: Record<'_>, guard: &Guard) {
         let block = record.block();
         let slot = record.slot();
@@ -956,7 +959,7 @@ impl Table {
         }
     }
 
-    /// Removes the entries of a row that nobody can see any more, or that was just rolled back.
+    /// Removes the entries of a row that no snapshot can see any more, or that was just rolled back.
     pub(crate) fn remove_entries(&self, row: RowId, guard: &Guard) {
         let block = self.block(row);
         for index in self.indexes.get(guard).all().iter() {

@@ -1,12 +1,13 @@
-//! Tidying: how the strings of a block come to lie when it is frozen.
+//! Tidying: the arrangement of a block's strings when it is frozen.
 //!
-//! Rows come with strings for several columns, and updates leave garbage behind. A frozen block's strings are *tidy* if there
-//! is little garbage among them and, but for a few, each column has buffers of its own: then the array of a column goes with these
-//! alone, and whoever keeps it or writes it somewhere has no strings of other columns along. Where it is not so they are
-//! gathered, column by column, each in one new buffer.
+//! Rows are inserted with strings for several columns, and updates leave garbage. A frozen block's strings
+//! are *tidy* if there is little garbage among them and, except for a few, each column has buffers of its
+//! own. Then the array of a column has only these buffers, and a program that keeps or writes it does not get
+//! the strings of other columns too. If they are not tidy, they are gathered, column by column, each in one
+//! new buffer.
 //!
-//! Strings that share their bytes ([`Recent`](crate::heap::Recent)) go on doing so, if the last of them came not long before:
-//! whoever has a view of the same place as a recent one has the same string.
+//! Strings that share their bytes ([`Recent`](crate::heap::Recent)) still share them afterwards, if the last
+//! of them was not long before: a view of the same place as a recent one is of the same string.
 
 use crate::block::Block;
 use crate::heap::{BUFFERS, INLINE_BYTES, view_len};
@@ -16,30 +17,30 @@ use firn_base::sync::{Arc, Ordering};
 use firn_base::{ColumnId, Slot};
 use std::ops::Range;
 
-/// Heaps may hold so much more than their strings, in all and as a part of them, before they are gathered; and buffers that
-/// columns share may have as much.
+/// Heaps may hold this much more than their strings, in all and as a fraction of them, before they are
+/// gathered. Buffers that columns share may hold as much.
 const SLACK_BYTES: usize = if cfg!(any(test, feature = "models")) { 0 } else { 16 << 10 };
 const SLACK_PART: usize = 4;
 
-/// With fewer buffers left, whoever wants to write waits until strings have been gathered, and columns get none of their own.
-/// With less than that they are left to those who write.
+/// With fewer buffers left, a writer waits until the strings have been gathered, and columns get no buffers
+/// of their own. With fewer still, the rest is left to writers.
 const MANY_BUFFERS: usize = 32;
 const FEWEST_BUFFERS: usize = 4;
 
-/// Columns of strings, those with long ones counted twice, that may have buffers of their own: when the block is encoded each may
-/// need another.
+/// The number of columns of strings that may have buffers of their own; those with long strings count twice,
+/// since each may need another buffer when the block is encoded.
 const MOST_APART: usize = BUFFERS / 2;
 
 /// What is known of the strings of a column.
 struct Strings {
     column: ColumnId,
-    /// The bytes of the long ones, those that share them counted once.
+    /// The bytes of the long ones; shared bytes are counted once.
     bytes: usize,
-    /// The buffers where they lie, a bit each.
+    /// The buffers that have them, a bit each.
     buffers: u64,
 }
 
-/// Places of strings that came last, and where these lie now: two for each of some sets, the last one first.
+/// Former and new places of recent strings: two for each of some sets, the last one first.
 struct Places([[Place; 2]; Places::SETS]);
 
 #[derive(Clone, Copy)]
@@ -56,7 +57,8 @@ impl Places {
         Places([[Place { before: [0; 2], now: 0 }; 2]; Places::SETS])
     }
 
-    /// The second word of a view now that was the other one before: as `moved` says, unless it was the same as a recent one.
+    /// The new second word of a view with the second word `before`: from `moved`, unless the string is a
+    /// recent one.
     #[inline(always)]
     fn moved(&mut self, before: [u64; 2], moved: impl FnOnce() -> u64) -> u64 {
         // Fibonacci hashing (Knuth, The Art of Computer Programming 3, 6.4).
@@ -74,8 +76,9 @@ impl Places {
 }
 
 impl Block {
-    /// Has the strings be tidy, if that is worth it, and clears what lies under NULLs, which Arrow would follow. Which buffers
-    /// each column has, a bit each; `None` if somebody wants to write: what is done by then is done.
+    /// Tidies the strings, if that pays, and clears the views of NULLs, which Arrow would follow. Returns the
+    /// buffers of each column, a bit each; `None` if a writer wants the block: what has been moved by then
+    /// remains so.
     pub fn tidy_strings(&self, rows: u32, guard: &Guard) -> Option<Arc<[u64]>> {
         let mut all = Vec::new();
         for column in (0..self.layout.columns.len()).map(|at| ColumnId(at as u16)) {
@@ -86,10 +89,10 @@ impl Block {
         let bytes = all.iter().map(|strings| strings.bytes).sum::<usize>();
         let is_dense = self.heap.allocated_bytes() <= bytes + bytes / SLACK_PART + SLACK_BYTES;
         let left = self.heap.buffers_left();
-        // Numbers have to be left to whoever writes next, and to the encoded columns of strings.
+        // Buffer numbers must be left for later writers, and for encoded columns of strings.
         let count = all.iter().filter(|strings| strings.bytes > 0).count();
         let may_be_apart = count + all.len() <= MOST_APART && left >= count + MANY_BUFFERS;
-        // One that repeats and was found again where it was stored may not be found here.
+        // A string that shared bytes when it was stored may not be recognised here.
         let stays_small = bytes <= self.heap.appended_bytes();
         let are_mixed = self.heap.filled_bytes(shared(&all)) > bytes / SLACK_PART + SLACK_BYTES;
         let is_worth_it = !is_dense || may_be_apart && are_mixed && stays_small || left < MANY_BUFFERS / 2;
@@ -132,7 +135,7 @@ impl Block {
     /// Gathers the strings, each column's in a buffer of its own if they `are_apart`, and notes which.
     fn gather_strings(&self, all: &mut [Strings], rows: u32, are_apart: bool, guard: &Guard) -> Option<()> {
         let with_strings = || all.iter().filter(|strings| strings.bytes > 0);
-        // Each time that this is broken off leaves buffers behind.
+        // Each interrupted attempt leaves buffers behind.
         let may_be_broken_off = self.heap.buffers_left() > MANY_BUFFERS + with_strings().count();
         let bytes = with_strings().map(|strings| strings.bytes).sum();
         let mut gathering = self.heap.gather();
@@ -155,8 +158,8 @@ impl Block {
                     if view_len(view) > INLINE_BYTES {
                         let moved = places.moved(view, || gathering.copy(view)[1]);
                         strings.buffers |= 1 << (moved as u32);
-                        // Release: the string is there for whoever finds this place. Its other word stays as it
-                        // is, so that nobody reads a part of each.
+                        // Release: a reader that finds this place finds the string. The other word does not
+                        // change, so a torn read is whole.
                         views[2 * at + 1].store(moved, Ordering::Release);
                     }
                 }
@@ -167,7 +170,7 @@ impl Block {
     }
 }
 
-/// The buffers that several columns have, a bit each.
+/// The buffers that several columns share, a bit each.
 fn shared(all: &[Strings]) -> u64 {
     let (_, shared) = all
         .iter()
@@ -175,7 +178,7 @@ fn shared(all: &[Strings]) -> u64 {
     shared
 }
 
-/// The rows in stretches, between which a writer is thought of.
+/// The rows in intervals; between them the freezer checks for a writer.
 fn ranges(rows: u32) -> impl Iterator<Item = Range<usize>> {
     let range = move |start| start as usize..rows.min(start + RANGE_SLOTS) as usize;
     (0..rows).step_by(RANGE_SLOTS as usize).map(range)
@@ -195,7 +198,7 @@ mod tests {
 
     const ALL: [ColumnId; 4] = [ColumnId(0), ColumnId(1), ColumnId(2), ColumnId(3)];
 
-    /// Which of a few ways a row takes; often NULL.
+    /// A row's shipping mode, out of a few; often NULL.
     fn way(key: i32) -> Option<String> {
         (key % 5 > 0).then(|| format!("{} is the way", ["ship", "rail", "lorry"][key as usize % 3]))
     }
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_a_frozen_block_have_buffers_of_their_own_and_strings_go_on_sharing_their_bytes() {
+    fn columns_of_a_frozen_block_have_buffers_of_their_own_and_strings_still_share_their_bytes() {
         const ROWS: i32 = if cfg!(miri) { 100 } else { 1000 };
         let table = table_of_rows(TableOptions::default().block_bytes);
         for (time, keys) in [(1, 0..ROWS / 2), (2, ROWS / 2..ROWS)] {
@@ -262,7 +265,7 @@ mod tests {
         let frozen = scan(&table, 2);
         assert!(is_right(&frozen));
         let bytes = [1, 2, 3].map(|column| buffers(&frozen, column).iter().map(Buffer::len).sum::<usize>());
-        // Three ways in each of two batches.
+        // Three modes in each of two batches.
         assert_eq!(bytes, [2 * (15 + 15 + 16), (0..ROWS).map(|key| comment(key).len()).sum(), 0]);
         // Without versions and garbage nothing is gathered twice.
         let place = buffers(&frozen, 2)[0].as_ptr();
@@ -273,12 +276,12 @@ mod tests {
         assert_eq!(buffers(&scan(&table, 2), 2)[0].as_ptr(), place);
     }
 
-    /// Freezes the first block of a table while somebody comes who wants to write to it. If he `comes_late` its strings have been
-    /// looked through by then, and are about to be gathered.
+    /// Freezes the first block of a table while a thread wants to write to it. If the writer `comes_late`,
+    /// the strings have been examined by then, and are about to be gathered.
     fn freeze_beside_writer(table: &Arc<Table>, comes_late: bool) -> Frozen {
         let block = table.blocks().get(BlockNumber(0)).unwrap();
         table.cool(&mut Vec::new());
-        // Whoever gathers strings waits for that.
+        // Gathering strings waits for this lock.
         let appender = comes_late.then(|| block.heap().appender());
         std::thread::scope(|scope| {
             let freezer = scope.spawn(|| table.freeze(BlockNumber(0), &pin()));
@@ -286,7 +289,7 @@ mod tests {
                 std::hint::spin_loop();
             }
             if comes_late {
-                // Likely to be enough; if it is not, he is told of the writer even before.
+                // Likely to be enough; if it is not, the freezer sees the writer even before.
                 std::thread::sleep(Duration::from_millis(50));
                 scope.spawn(|| block.thaw());
                 while !block.is_wanted() {
@@ -300,7 +303,7 @@ mod tests {
         })
     }
 
-    /// A table with so many rows, and with more garbage than strings: these are to be gathered.
+    /// A table with `count` rows, and with more garbage than strings, so that these are gathered.
     fn untidy(count: i32, block_bytes: usize) -> Arc<Table> {
         let table = table_of_rows(block_bytes);
         insert(&table, 1, &rows(0..count));
@@ -310,9 +313,9 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "who comes in time is a matter of speed")]
-    fn a_writer_who_wants_a_block_does_not_wait_until_all_its_strings_have_been_looked_through() {
-        // He may come too late for that, and then finds a buffer begun, or the block frozen; but not each time.
+    #[cfg_attr(miri, ignore = "depends on the speed of threads")]
+    fn a_writer_does_not_wait_until_all_strings_of_a_block_have_been_examined() {
+        // The writer may be too late, and then finds a buffer begun, or the block frozen; but not each time.
         let gives_way = |_| {
             let table = untidy(200_000, 32 << 20);
             let heap = table.blocks().get(BlockNumber(0)).unwrap().heap();
@@ -323,32 +326,33 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_who_wants_a_block_does_not_wait_until_its_strings_have_been_gathered() {
+    fn a_writer_does_not_wait_until_the_strings_of_a_block_have_been_gathered() {
         let table = untidy(1000, TableOptions::default().block_bytes);
         let places = || buffers(&scan(&table, 2), 2).iter().map(|buffer| buffer.as_ptr()).collect::<Vec<_>>();
         let before = places();
         assert_eq!(freeze_beside_writer(&table, true), Frozen::Hot);
-        assert_eq!(places(), before, "they stay where they are");
-        // Nobody wants it: so that they would not have stayed there.
+        assert_eq!(places(), before, "they are not moved");
+        // No writer wants the block; otherwise they would not have been moved anyway.
         table.cool(&mut Vec::new());
         assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
         assert_ne!(places(), before);
     }
 
     #[test]
-    fn a_writer_who_wants_a_block_does_not_wait_until_its_zones_are_known() {
+    fn a_writer_does_not_wait_until_the_zones_of_a_block_are_known() {
         let column = ColumnSpec { representation: Representation::Text, nullable: false };
         let table = Table::new(TableId(1), "t", vec![column], TableOptions::default());
         let short: ArrayRef = Arc::new(StringViewArray::from_iter_values(["short"; 100]));
         insert(&table, 1, &[short]);
-        // The only long one has gone. So the freezer asks for the writer again only when he has gathered nothing.
+        // The only long string has been deleted. So the freezer checks for the writer only when it has
+        // gathered nothing.
         table.blocks().get(BlockNumber(0)).unwrap().heap().store(b"longer than a view can hold");
         assert_eq!(freeze_beside_writer(&table, true), Frozen::Hot);
         table.cool(&mut Vec::new());
         assert_eq!(table.freeze(BlockNumber(0), &pin()), Frozen::Yes);
     }
 
-    /// A table with so many columns of strings, and rows that have long ones in the first of them.
+    /// A table with `columns` columns of strings, and rows with long strings in the first `long` of them.
     fn wide(columns: usize, long: usize) -> (Arc<Table>, Vec<ArrayRef>) {
         let column = ColumnSpec { representation: Representation::Text, nullable: false };
         let table = Table::new(TableId(1), "t", vec![column; columns], TableOptions::default());
@@ -389,7 +393,7 @@ mod tests {
                     let left = table.blocks().get(block).unwrap().heap().buffers_left();
                     assert!(left >= super::MANY_BUFFERS / 2, "{left} left, {columns} columns");
                 }
-                // Numbers come back once all guards of now have gone, also those of other tests.
+                // Numbers become free once all guards of now are released, including those of other tests.
                 while table.blocks().iter().any(|block| block.heap().has_leaving()) {
                     pin().flush();
                     firn_base::thread::yield_now();

@@ -1,5 +1,5 @@
-//! The undo buffer: memory of one transaction's undo records, in segments that never move. And memory of
-//! single records, for the [attic](crate::attic).
+//! The undo buffer: the memory of one transaction's undo records, in segments that never move. And the memory
+//! of single records, for the [attic](crate::attic).
 
 use crate::Guard;
 use crate::block::{Block, RawCell};
@@ -14,37 +14,36 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::cell::{Cell, RefCell};
 use std::ptr::NonNull;
 
-/// Size of a usual segment. A record that is larger gets a segment of its own.
+/// The usual size of a segment. A larger record gets a segment of its own.
 const SEGMENT_BYTES: usize = 4096;
 
-/// Usual segments. Those that a long reader has kept from being used again, up to 256 MiB, stay with the
-/// process: the next reader will do so again, and to get memory from the system costs more than a
-/// transaction.
+/// Usual segments. Those whose reuse a long reader has delayed, up to 256 MiB, are kept by the process: the
+/// next long reader will delay reuse again, and to get memory from the system costs more than a transaction.
 static SEGMENTS: Slab = Slab::new(SEGMENT_BYTES);
 const KEPT_SEGMENTS: usize = 64 << 10;
 
-/// How far ahead of the last record memory is fetched, in bytes.
+/// How far ahead of the last record memory is prefetched, in bytes.
 const AHEAD: usize = 4 * PART_ALIGN;
 
 thread_local! {
-    /// The segment that this thread's last transaction did not fill: the next one goes on there.
-    /// Were every transaction to begin a segment of its own, a long reader, for which everybody's
-    /// records must be kept, would keep mostly empty memory.
+    /// The segment that this thread's last transaction did not fill, which the next one continues. If every
+    /// transaction began a segment of its own, a long reader, for which all records are retained, would
+    /// retain mostly empty memory.
     static UNFILLED: Cell<Option<(Arc<Segment>, usize)>> = const { Cell::new(None) };
 }
 
 thread_local! {
-    /// Empty lists of records to use again: the collector gives back many at once.
+    /// Empty lists of records, to be reused: the collector frees many at once.
     static SPARE: RefCell<Vec<Vec<NonNull<UndoHeader>>>> = const { RefCell::new(Vec::new()) };
 }
 
 const SPARE_LISTS: usize = 128;
-/// Room of a new list: enough for most transactions.
+/// Capacity of a new list: enough for most transactions.
 const FIRST_RECORDS: usize = 24;
-/// Lists longer than this are not used again.
+/// Longer lists are not reused.
 const SPARE_RECORDS: usize = 1024;
 
-/// Keeps the memory of a list of records that nobody needs any more.
+/// Keeps the memory of a list of records that are not needed any more.
 pub(crate) fn reuse(mut records: Vec<NonNull<UndoHeader>>) {
     if (1..=SPARE_RECORDS).contains(&records.capacity()) {
         SPARE.with_borrow_mut(|spare| {
@@ -58,8 +57,8 @@ pub(crate) fn reuse(mut records: Vec<NonNull<UndoHeader>>) {
 
 /// Memory for records, of one or of several transactions.
 ///
-/// A place in it is written once, by the one transaction it was reserved for, before the record there is
-/// linked; from then on it is read through `Record`, whose rules say when.
+/// A place in it is written once, by the one transaction for which it was reserved, before the record there
+/// is linked. From then on it is read through `Record`, according to its rules.
 struct Segment(Piece);
 
 impl Segment {
@@ -69,8 +68,8 @@ impl Segment {
     }
 }
 
-/// Memory that was a transaction's undo records. Dropping it gives the segments up; that may happen
-/// only once no reader can still stand on a record: through `Guard::defer`.
+/// Memory of a transaction's undo records. Dropping it frees the segments. That may happen only when no
+/// reader can hold a reference to a record: through `Guard::defer`.
 pub(crate) struct UndoMemory(#[expect(dead_code, reason = "held to be dropped")] SmallVec<[Arc<Segment>; 2]>);
 
 /// The records of a running transaction, in the order they were made.
@@ -80,14 +79,14 @@ pub(crate) struct UndoBuffer {
     /// Bytes used of the last segment, and how many it has.
     used: usize,
     room: usize,
-    /// Bytes of records in the segments before, less those that were in the last one already.
+    /// Bytes of records in the segments before, without those that the last one contained already.
     before: isize,
-    /// Where the last segment begins; dangling if there is none.
+    /// The start of the last segment; dangling if there is none.
     start: NonNull<u8>,
     records: Vec<NonNull<UndoHeader>>,
 }
 
-// SAFETY: the pointers lead into the segments, which it shares in.
+// SAFETY: the pointers refer to the segments, of which it holds references.
 unsafe impl Send for UndoBuffer {}
 // SAFETY: sharing gives no access to the segments' content.
 unsafe impl Sync for UndoBuffer {}
@@ -146,7 +145,7 @@ impl UndoBuffer {
         record
     }
 
-    /// Adds a record of an insert of several rows that follow each other.
+    /// Adds a record of an insert of several consecutive rows.
     pub fn push_insert_many(&mut self, block: &Block, slot: Slot, rows: u32) -> NonNull<UndoHeader> {
         let at = self.reserve(version::INSERT_MANY_LEN);
         // SAFETY: just reserved.
@@ -155,7 +154,7 @@ impl UndoBuffer {
         record
     }
 
-    /// Adds a record of an update; `remember` writes what its `columns` columns are before it.
+    /// Adds a record of an update; `remember` writes the former values of its `columns` columns.
     #[inline]
     pub fn push_update(
         &mut self,
@@ -174,7 +173,7 @@ impl UndoBuffer {
         record
     }
 
-    /// Takes back the newest record, which was never linked. Its memory stays used.
+    /// Removes the newest record, which was never linked. Its memory remains used.
     pub fn pop(&mut self) {
         self.records.pop();
     }
@@ -202,7 +201,7 @@ impl UndoBuffer {
         self.records.push(record);
     }
 
-    /// Goes on in a segment that has room for a record.
+    /// Begins a segment that has room for a record.
     #[cold]
     fn begin_segment(&mut self, bytes: usize) {
         let unfilled = UNFILLED.take().filter(|(segment, used)| used + bytes <= segment.0.len());
@@ -212,8 +211,8 @@ impl UndoBuffer {
         self.segments.push(segment);
     }
 
-    /// Takes those out from a place on that `goes` picks, the oldest first; with the memory that they lie in, part of which it may have in common
-    /// with those that stay, and how many bytes they take.
+    /// Removes the records from a place on that `goes` selects, the oldest first. Returns them with their
+    /// memory, part of which may be shared with the remaining records, and with their number of bytes.
     pub fn take_out(
         &mut self,
         from: usize,
@@ -223,17 +222,17 @@ impl UndoBuffer {
         let mut bytes = 0;
         let mut tail = self.records.split_off(from);
         tail.retain(|at| {
-            // SAFETY: lies in our segments.
+            // SAFETY: in one of our segments.
             let record: Record<'_> = unsafe { Record::from_raw(*at) };
-            let stays = !goes(record);
-            if !stays {
+            let remains = !goes(record);
+            if !remains {
                 gone.push(*at);
                 bytes += record.bytes();
             }
-            stays
+            remains
         });
         self.records.append(&mut tail);
-        // No longer this transaction's to count.
+        // No longer counted for this transaction.
         self.before -= bytes as isize;
         let segment_of = |record: Option<&NonNull<UndoHeader>>| {
             self.segments
@@ -242,7 +241,7 @@ impl UndoBuffer {
         };
         let first_gone = segment_of(gone.first()).unwrap_or(self.segments.len());
         let memory = UndoMemory(self.segments[first_gone..].iter().cloned().collect());
-        // Of what is behind the last that stays it keeps the segment in which it goes on.
+        // Of the segments behind the last remaining record, only the current one is kept.
         let kept = segment_of(self.records.last()).map_or(0, |last| last + 1);
         let last = self.segments.len().saturating_sub(1);
         if kept < last {
@@ -251,7 +250,7 @@ impl UndoBuffer {
         (gone, memory, bytes)
     }
 
-    /// The records and the memory they lie in, for the collector.
+    /// The records and their memory, for the collector.
     pub fn into_parts(self) -> (Vec<NonNull<UndoHeader>>, UndoMemory) {
         if let Some(last) = self.segments.last() {
             UNFILLED.set(Some((last.clone(), self.used)));
@@ -260,20 +259,20 @@ impl UndoBuffer {
     }
 }
 
-/// One record in memory of its own. Dropping it frees that; which may happen only once no reader can still
-/// stand on it: through `Guard::defer`.
+/// One record in memory of its own. Dropping it frees the memory. That may happen only when no reader can
+/// hold a reference to it: through `Guard::defer`.
 pub(crate) struct OwnRecord(NonNull<UndoHeader>);
 
 // SAFETY: the memory is owned, and readers of the record get it through a guard.
 unsafe impl Send for OwnRecord {}
-// SAFETY: sharing gives access to the record as other readers have it.
+// SAFETY: sharing gives the same access to the record that other readers have.
 unsafe impl Sync for OwnRecord {}
 
 impl OwnRecord {
-    /// That some rows of a block came to be.
+    /// A record of the insertion of some rows of a block.
     pub fn of_inserts(stamp: Stamp, block: &Block) -> OwnRecord {
         let place = Place { owner: stamp, block, slot: Slot(0) };
-        // SAFETY: just allocated, with so much room.
+        // SAFETY: just allocated, with enough room.
         OwnRecord::new(unsafe { place.write_insert_many(allocate(version::INSERT_MANY_LEN), 0) })
     }
 
@@ -283,13 +282,13 @@ impl OwnRecord {
             Change::Update => OwnRecord::of_update(record, record.entries()),
             change => {
                 let place = Place { owner: record.stamp(), block: record.block(), slot: record.slot() };
-                // SAFETY: just allocated, with so much room.
+                // SAFETY: just allocated, with enough room.
                 OwnRecord::new(unsafe { place.write_plain(allocate(version::HEADER_LEN), change) })
             }
         }
     }
 
-    /// What both together undo, `older` standing right after `newer`.
+    /// A record that undoes what both undo; `older` is right behind `newer`.
     pub fn of_both(newer: Record<'_>, older: Record<'_>) -> OwnRecord {
         let is_new = |entry: &(_, _)| !older.entries().any(|(column, _)| column == entry.0);
         OwnRecord::of_update(newer, older.entries().chain(newer.entries().filter(is_new)))
@@ -304,8 +303,8 @@ impl OwnRecord {
         let columns = entries.clone().count();
         let bytes = entries.clone().map(|(_, cell)| version::entry_bytes(cell)).sum::<usize>();
         let at = allocate(version::HEADER_LEN + bytes);
-        // SAFETY: just allocated. It takes less than the longest record of so many columns, and just as much
-        // as was counted from the same entries.
+        // SAFETY: just allocated. The record is shorter than the longest one of this many columns, and has
+        // exactly the size that was computed from the same entries.
         let (record, written) = unsafe {
             place.write_update(at, columns, |writer| {
                 entries.for_each(|(column, cell)| writer.put(column, cell))
@@ -316,7 +315,7 @@ impl OwnRecord {
     }
 
     fn new(record: NonNull<UndoHeader>) -> OwnRecord {
-        // SAFETY: nobody else knows of it yet.
+        // SAFETY: no other thread can reach it yet.
         unsafe { Record::from_raw(record) }.set_kept();
         OwnRecord(record)
     }
@@ -324,19 +323,21 @@ impl OwnRecord {
     /// The record.
     #[inline]
     pub fn record<'g>(&self, _guard: &'g Guard) -> Record<'g> {
-        // SAFETY: its memory is freed through a guard (type's contract), and not before `_guard` has gone.
+        // SAFETY: its memory is freed through a guard (contract of the type), and not before `_guard` is
+        // released.
         unsafe { Record::from_raw(self.0) }
     }
 }
 
 impl Drop for OwnRecord {
     fn drop(&mut self) {
-        // SAFETY: nobody else stands on it any more (type's contract), and `allocate` gave so many bytes.
+        // SAFETY: no reader holds a reference to it any more (contract of the type), and `allocate` returned
+        // this many bytes.
         unsafe {
             let bytes = Record::from_raw(self.0).bytes();
             let at = self.0.cast::<u8>();
             if in_model() {
-                // Who reads it nevertheless shall notice.
+                // This exposes a wrong read.
                 at.write_bytes(0xa5, bytes);
             }
             dealloc(at.as_ptr(), layout_of(bytes));

@@ -1,32 +1,33 @@
-//! Version chains: how a row remembers what older snapshots must still see.
+//! Version chains: the row versions that older snapshots must still see.
 //!
-//! Rows change in place; the chain that hangs off a slot holds, newest first, the image *before*
-//! each change. A record's stamp says which snapshots need not apply it. Records lie in their
-//! transaction's undo buffer ([`crate::undo`]), or in the [attic](crate::attic) if a long reader still needs
-//! them; the header is followed by the changed columns:
+//! Rows change in place. The chain of a slot holds, newest first, the image *before* each change. A record's
+//! stamp determines which snapshots need not apply it. Records are in their transaction's undo buffer
+//! ([`crate::undo`]), or in the [attic](crate::attic) if a long reader still needs them. The header is
+//! followed by the changed columns:
 //!
 //! ```text
 //! | stamp 8 | older 8 | newer 8 | block 8 | slot 4 | entries 2 | change 1 | flags 1 |   40 bytes
 //! | column 2, null 1, wide 1, 0… | word 8 | word 8 if wide |                             per entry
 //! ```
-//! A record of [`Change::Delete`] has 1 in the place of the number of entries if its transaction has put the row elsewhere;
-//! then a word follows that tells where. One of [`Change::Lock`] has its [`RowLock`] there. It says that the row
-//! belongs to its transaction until that ends or lets go of it, as any change does, and is nothing to readers.
+//! A record of [`Change::Delete`] has 1 in the place of the number of entries if its transaction has put the
+//! row elsewhere; then a word follows with the new row id. A record of [`Change::Lock`] has its [`RowLock`]
+//! there. It gives the row to its transaction until that ends or releases the row, as any change does, and
+//! does not affect readers.
 //!
-//! `newer` leads back to the record that stands before, so that the collector takes the oldest record
-//! off a long chain without walking down to it. Readers follow `older` only.
+//! `newer` refers to the record that is before this one, so that the collector removes the oldest record of a
+//! long chain without walking down to it. Readers follow `older` only.
 //!
 //! Invariants:
-//! - Uncommitted records of a chain have one writer and stand before all committed ones.
+//! - Uncommitted records of a chain have one writer and are before all committed ones.
 //! - Stamps never rise from newer to older.
-//! - A record that was rolled back stays where it is, with a time stamp of its own, until collected:
-//!   were it unlinked at once, a reader that copied the row while it was dirty would find the same
-//!   chain head again and believe its copy.
-//! - `newer` is null or names the record whose `older` names this one. Whoever links a record sets it
-//!   right afterwards, so it may still be null then, and stays so in a record of the attic, to which its writer need
-//!   not come; in a record of several rows it always is.
-//! - Everything in a record but `stamp`, `older`, `newer` and `flags` is written before it is linked,
-//!   and never again.
+//! - A record that was rolled back remains in its place, with a time stamp of its own, until it is collected.
+//!   If it were unlinked at once, a reader that copied the row while it was dirty would find the same chain
+//!   head again and use its copy.
+//! - `newer` is null or refers to the record whose `older` refers to this one. The writer that links a record
+//!   sets it right afterwards, so it may still be null then. It remains null in a record of the attic, whose
+//!   cache line the writer avoids, and in a record of several rows.
+//! - Everything in a record but `stamp`, `older`, `newer` and `flags` is written before it is linked, and
+//!   never again.
 
 use crate::Guard;
 use crate::block::{Block, RawCell};
@@ -38,24 +39,24 @@ use firn_base::{ColumnId, RowId, Slot, Snapshot, Stamp, visible};
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-/// What a record undoes.
+/// The kind of change that a record undoes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Change {
-    /// The row came to be. Always the oldest record of a chain.
+    /// The row was inserted. Always the oldest record of a chain.
     Insert,
-    /// This row and the following ones came to be; one word of payload tells how many in all. None if it is
-    /// the attic's, and some rows of its block came to be.
+    /// This row and the following ones were inserted; one word of payload is their number. In a record of the
+    /// attic it is 0: some rows of its block were inserted.
     InsertMany,
-    /// Some columns changed; the entries hold what they were.
+    /// Some columns changed; the entries have their former values.
     Update,
-    /// The row went; its columns still hold what they were.
+    /// The row was deleted; its columns still have their former values.
     Delete,
     /// Nothing changed: the row was locked.
     Lock,
 }
 
-/// The head of a record.
+/// The header of a record.
 #[repr(C)]
 pub(crate) struct UndoHeader {
     stamp: AtomicU64,
@@ -68,14 +69,14 @@ pub(crate) struct UndoHeader {
     flags: AtomicU8,
 }
 
-/// In `flags`: the change has been taken back.
+/// In `flags`: the change has been undone.
 const UNDONE: u8 = 1;
-/// In `flags`: it is in no chain. So are records of the attic in the end, and those of rows whose table nobody else knows
-/// of ([`Table::publish`](crate::Table::publish)) from the beginning.
+/// In `flags`: it is in no chain. Records of the attic are marked so in the end. Records of rows whose table
+/// is private ([`Table::publish`](crate::Table::publish)) are from the beginning.
 const OUT: u8 = 2;
 /// In `flags`: it is kept in the attic.
 const KEPT: u8 = 4;
-/// In `flags`: its transaction, which runs on, has let go of it.
+/// In `flags`: its transaction, which is still running, has released it.
 const LET_GO: u8 = 8;
 
 pub(crate) const HEADER_LEN: usize = 40;
@@ -84,7 +85,7 @@ const _: () = assert!(HEADER_LEN.is_multiple_of(8) && size_of::<UndoHeader>() ==
 const ENTRY_NULL: u64 = 1 << 16;
 const ENTRY_WIDE: u64 = 1 << 24;
 
-/// Bytes that a record of so many changed columns takes at most.
+/// The largest number of bytes of a record of this many changed columns.
 pub(crate) fn longest_update(columns: usize) -> usize {
     HEADER_LEN + columns * 24
 }
@@ -100,8 +101,8 @@ pub(crate) const INSERT_MANY_LEN: usize = HEADER_LEN + 8;
 /// Bytes of a record of a row that was put elsewhere.
 pub(crate) const MOVE_LEN: usize = HEADER_LEN + 8;
 
-/// A record that can be reached as long as `'g` lasts: while a guard is held or, for its writer,
-/// while the write set lives.
+/// A record that can be reached during `'g`: while a guard is held or, for its writer, while the write set
+/// lives.
 #[derive(Clone, Copy)]
 pub(crate) struct Record<'g> {
     at: NonNull<UndoHeader>,
@@ -115,10 +116,10 @@ impl PartialEq for Record<'_> {
 }
 
 impl<'g> Record<'g> {
-    /// The record a chain pointer leads to.
+    /// The record to which a chain pointer refers.
     #[inline]
     pub fn load(pointer: &AtomicPtr<UndoHeader>, _guard: &'g Guard) -> Option<Record<'g>> {
-        // Acquire: pairs with the compare-and-swap that linked it, so that its content is there.
+        // Acquire: pairs with the compare-and-swap that linked it, so that its content is visible.
         NonNull::new(pointer.load(Ordering::Acquire)).map(|at| Record { at, life: PhantomData })
     }
 
@@ -129,20 +130,20 @@ impl<'g> Record<'g> {
         Record { at, life: PhantomData }
     }
 
-    /// The pointer to link it by.
+    /// The pointer with which to link it.
     #[inline]
     pub fn as_ptr(self) -> *mut UndoHeader {
         self.at.as_ptr()
     }
 
-    /// Asks the processor to fetch a record and the images of a few columns.
+    /// Prefetches a record and the images of a few columns.
     #[inline]
     pub fn prefetch_at(at: *const UndoHeader) {
         prefetch(at.cast());
         prefetch(at.wrapping_byte_add(PART_ALIGN).cast());
     }
 
-    /// Asks the processor to fetch what every record has; it may lie in two lines.
+    /// Prefetches the part that every record has; it may be in two cache lines.
     #[inline]
     pub fn prefetch_header(self) {
         prefetch(self.as_ptr().cast());
@@ -168,7 +169,7 @@ impl<'g> Record<'g> {
         Stamp::from_bits(self.header().stamp.load(Ordering::Acquire))
     }
 
-    /// Release: whoever sees the stamp sees what the transaction did before.
+    /// Release: a reader that sees the stamp sees what the transaction did before.
     #[inline]
     pub fn set_stamp(self, stamp: Stamp) {
         self.header().stamp.store(stamp.to_bits(), Ordering::Release);
@@ -179,19 +180,19 @@ impl<'g> Record<'g> {
         Record::load(&self.header().older, guard)
     }
 
-    /// Cuts off or replaces what is older. Only the collector does this to a linked record.
+    /// Cuts off or replaces the older records. Only the collector does this to a linked record.
     pub fn set_older(self, older: Option<Record<'_>>) {
         let older = older.map_or(std::ptr::null_mut(), Record::as_ptr);
         self.header().older.store(older, Ordering::Release);
     }
 
-    /// The record that stands before this one in the chain of its only row, if that is known. Only
-    /// the collector asks.
+    /// The record before this one in the chain of its only row, if it is known. Only the collector calls
+    /// this.
     pub fn newer(self, guard: &'g Guard) -> Option<Record<'g>> {
         Record::load(&self.header().newer, guard)
     }
 
-    /// Notes the record that stands before this one.
+    /// Notes the record that is before this one.
     #[inline]
     pub fn set_newer(self, newer: Option<Record<'_>>) {
         if self.change() != Change::InsertMany {
@@ -210,14 +211,15 @@ impl<'g> Record<'g> {
         Slot(self.header().slot)
     }
 
-    /// The block the row lives in.
+    /// The block of the row.
     #[inline]
     pub fn block(self) -> &'g Block {
-        // SAFETY: tables keep their blocks, and a write set (and what becomes of it) keeps its tables.
+        // SAFETY: tables keep their blocks, and a write set (and its digest and retired records) keeps its
+        // tables.
         unsafe { self.header().block.as_ref() }
     }
 
-    /// Whether the change has been taken back.
+    /// Whether the change has been undone.
     #[inline]
     pub fn undone(self) -> bool {
         self.header().flags.load(Ordering::Acquire) & UNDONE != 0
@@ -227,12 +229,12 @@ impl<'g> Record<'g> {
         self.header().flags.fetch_or(UNDONE, Ordering::Release);
     }
 
-    /// Whether it is in no chain: asked by its transaction and by the collector, who alone say so.
+    /// Whether it is in no chain. Only its transaction and the collector set and read this.
     pub fn is_out(self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & OUT != 0
     }
 
-    /// Notes that. The attic keeps no records of changes that were taken back.
+    /// Marks it as in no chain. The attic has no records of changes that were undone.
     pub fn set_out(self) {
         debug_assert!(!self.undone());
         self.add_flag(OUT);
@@ -244,20 +246,20 @@ impl<'g> Record<'g> {
         self.header().flags.load(Ordering::Relaxed) & KEPT != 0
     }
 
-    /// Notes that, before it is linked.
+    /// Marks it as kept in the attic, before it is linked.
     pub fn set_kept(self) {
         self.add_flag(KEPT);
     }
 
-    /// Whether its transaction has [let go](crate::WriteSet::let_go) of it.
+    /// Whether its transaction has [released](crate::WriteSet::let_go) it.
     pub fn is_let_go(self) -> bool {
         self.header().flags.load(Ordering::Relaxed) & LET_GO != 0
     }
 
-    /// Notes that, or that it has not after all.
+    /// Marks it as released, or removes the mark.
     pub fn set_let_go(self, is_let_go: bool) {
         let flags = &self.header().flags;
-        // Whoever sees the other flags in this shall see what came before them.
+        // A reader that sees the other flags in this value must see what came before them.
         if is_let_go {
             flags.fetch_or(LET_GO, Ordering::Release);
         } else {
@@ -265,13 +267,13 @@ impl<'g> Record<'g> {
         }
     }
 
-    /// The caller is the only one to write to the flags.
+    /// The caller is the only writer of the flags.
     fn add_flag(self, flag: u8) {
         let flags = &self.header().flags;
         flags.store(flags.load(Ordering::Relaxed) | flag, Ordering::Relaxed);
     }
 
-    /// Whether rows came to be.
+    /// Whether rows were inserted.
     #[inline]
     pub fn is_insert(self) -> bool {
         matches!(self.change(), Change::Insert | Change::InsertMany)
@@ -287,22 +289,22 @@ impl<'g> Record<'g> {
         }
     }
 
-    /// Whether its transaction has ended, and the change was taken back or never was one: it then
-    /// conflicts with nobody.
+    /// Whether its transaction has ended, and the change was undone or never was one: then it conflicts with
+    /// no transaction.
     #[inline]
     pub fn is_void(self) -> bool {
         (self.undone() || self.change() == Change::Lock) && self.stamp().time().is_some()
     }
 
-    /// Whether a snapshot sees this change, and with it all that lies below. Of its owner's locks it does not: a row may be
-    /// locked as it is by now, though the snapshot sees it as it was.
+    /// Whether a snapshot sees this change, and with it everything below. It does not see the locks of its
+    /// own transaction: a locked row may have a newer version than the one that the snapshot sees.
     #[inline]
     pub fn is_seen_by(self, snapshot: Snapshot) -> bool {
         let stamp = self.stamp();
         visible(stamp, snapshot) && (stamp != snapshot.owner || self.change() != Change::Lock)
     }
 
-    /// How firmly a record of [`Change::Lock`] locks its row.
+    /// The lock of a record of [`Change::Lock`].
     pub fn row_lock(self) -> RowLock {
         debug_assert!(self.change() == Change::Lock);
         if self.header().entries == RowLock::Update as u16 { RowLock::Update } else { RowLock::NoKeyUpdate }
@@ -315,7 +317,7 @@ impl<'g> Record<'g> {
         moved.then(|| RowId::from_bits(unsafe { self.payload().read() }))
     }
 
-    /// How many rows came to be.
+    /// The number of inserted rows.
     pub fn inserted_rows(self) -> u32 {
         match self.change() {
             Change::Insert => 1,
@@ -327,11 +329,11 @@ impl<'g> Record<'g> {
 
     #[inline]
     fn payload(self) -> NonNull<u64> {
-        // SAFETY: the payload lies right behind the header, within the same segment.
+        // SAFETY: the payload is right behind the header, within the same segment.
         unsafe { self.at.byte_add(HEADER_LEN).cast() }
     }
 
-    /// The changed columns with what they were before.
+    /// The changed columns with their former values.
     #[inline]
     pub fn entries(self) -> Entries<'g> {
         let left = if self.change() == Change::Update { self.header().entries } else { 0 };
@@ -344,7 +346,7 @@ impl<'g> Record<'g> {
     }
 }
 
-/// Walks the changed columns of a record.
+/// Iterates over the changed columns of a record.
 #[derive(Clone)]
 pub(crate) struct Entries<'g> {
     next: NonNull<u64>,
@@ -371,7 +373,7 @@ impl Iterator for Entries<'_> {
     }
 }
 
-/// Where a record is about to go.
+/// The fields that locate a new record.
 pub(crate) struct Place<'a> {
     pub owner: Stamp,
     pub block: &'a Block,
@@ -380,7 +382,7 @@ pub(crate) struct Place<'a> {
 
 impl Place<'_> {
     /// # Safety
-    /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that nobody else uses.
+    /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that are not used otherwise.
     #[inline]
     unsafe fn write_header(&self, at: NonNull<u8>, change: Change, entries: u16) -> NonNull<UndoHeader> {
         let at = at.cast::<UndoHeader>();
@@ -403,7 +405,7 @@ impl Place<'_> {
     /// Writes a record of [`Change::Insert`] or [`Change::Delete`].
     ///
     /// # Safety
-    /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that nobody else uses.
+    /// `at` is aligned to 8 and has room for [`HEADER_LEN`] bytes that are not used otherwise.
     #[inline]
     pub unsafe fn write_plain(&self, at: NonNull<u8>, change: Change) -> NonNull<UndoHeader> {
         debug_assert!(matches!(change, Change::Insert | Change::Delete));
@@ -445,8 +447,8 @@ impl Place<'_> {
         }
     }
 
-    /// Writes a record of [`Change::Update`]; `remember` writes what `columns` columns are before it.
-    /// Returns how many bytes it takes.
+    /// Writes a record of [`Change::Update`]; `remember` writes the former values of `columns` columns.
+    /// Returns the number of its bytes.
     ///
     /// # Safety
     /// As above, for what `remember` writes, which is at most [`longest_update`] bytes.
@@ -472,12 +474,12 @@ impl Place<'_> {
 /// Writes the entries of a record.
 pub struct EntryWriter {
     next: NonNull<u64>,
-    /// How many more there is room for.
+    /// The number of entries for which there is room left.
     left: usize,
 }
 
 impl EntryWriter {
-    /// Adds what a column is.
+    /// Adds the former value of a column.
     #[inline(always)]
     pub fn put(&mut self, column: ColumnId, cell: RawCell) {
         self.left = self.left.checked_sub(1).expect("a record has room for every changed column");
@@ -495,8 +497,8 @@ impl EntryWriter {
     }
 }
 
-/// Walks a chain from `head` and takes back, in `cells` (the values of `columns`), every change
-/// that `snapshot` does not see. Returns whether the row exists for it, given whether it exists now.
+/// Walks a chain from `head` and undoes, in `cells` (the values of `columns`), every change that `snapshot`
+/// does not see. Returns whether the row exists for it, given whether it exists now.
 #[inline]
 pub(crate) fn undo_unseen<'g>(
     head: Option<Record<'g>>,
@@ -522,7 +524,7 @@ pub(crate) fn undo_unseen<'g>(
     present
 }
 
-/// Sets those of `columns` that `record` changed back to what they were before it.
+/// Sets those of `columns` that `record` changed back to their values before it.
 #[inline]
 pub(crate) fn restore_columns(record: Record<'_>, columns: &[ColumnId], cells: &mut [RawCell]) {
     for (changed, before) in record.entries() {

@@ -1,9 +1,10 @@
-//! Arrays of string views: of strings that lie side by side and back, and without what their views do not lead to.
+//! Arrays of string views: conversion to and from consecutive strings, and removal of bytes that no view
+//! refers to.
 //!
-//! The strings of all columns of a block lie in the same few buffers, and every array that is made of them names those
-//! buffers. Whoever writes such an array somewhere, with its buffers, would write the strings of other columns and rows
-//! along. Freezing has gathered the strings column by column, so that those of one array mostly lie side by side: then
-//! parts of the buffers will do, and views that begin to count there.
+//! The strings of all columns of a block are in the same few buffers, and every array of them has all of
+//! those buffers. A program that writes such an array somewhere, with its buffers, would also write the
+//! strings of other columns and rows. Freezing has gathered the strings column by column, so those of one
+//! array are mostly consecutive. Then parts of the buffers are enough, with views relative to the parts.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{ByteArrayType, ByteViewType};
@@ -17,20 +18,20 @@ use std::ops::Range;
 
 use crate::heap::INLINE_BYTES;
 
-/// So many times the bytes that views lead to may go along with them.
+/// The buffers may have this many times the bytes that views refer to.
 const SLACK: usize = 2;
 
-/// Bytes that are loaded at once: more than lie in a view.
+/// Bytes that are loaded at once: more than fit in a view.
 const LOADED_BYTES: usize = 16;
 
 const VIEW_BYTES: usize = size_of::<u128>();
 
-/// So many bytes are copied at once: the first if no string is longer.
+/// Bytes that are copied at once: the first if no string is longer.
 const SHORT_STEP: usize = 32;
 const LONGEST_STEP: usize = 64;
 
-/// Views of strings that lie side by side, in the buffer where they are. Arrow's own cast does the same, value by value
-/// with a jump for each length, which cannot be foretold.
+/// Views of consecutive strings, in the buffer of the strings. Arrow's own cast does the same, value by
+/// value, with an unpredictable branch for each length.
 pub fn views_of<T, V>(strings: &GenericByteArray<T>) -> GenericByteViewArray<V>
 where
     T: ByteArrayType<Offset = i32>,
@@ -55,16 +56,17 @@ where
         place | (word & kept) << 32 | length as u128
     };
     let views: Vec<u128> = strings.value_offsets().windows(2).map(view).collect();
-    // SAFETY: the array's offsets rise and stay within its bytes. A short view holds its string, with zeros behind it; a long
-    // one names buffer 0, its place there, and its first four bytes. What was valid there is valid here.
+    // SAFETY: the array's offsets rise and stay within its bytes. A short view holds its string, followed by
+    // zeros; a long one has buffer 0, its offset there, and its first four bytes. What was valid there is
+    // valid here.
     unsafe {
         GenericByteViewArray::new_unchecked(views.into(), vec![bytes.clone()], strings.nulls().cloned())
     }
 }
 
-/// The strings that views stand for, side by side; `None` if they have more than `most` bytes together. In two passes, the
-/// first of which finds where each begins: so none waits for the one before, and nothing depends on which are short, which
-/// cannot be foretold.
+/// The strings of views, one after another; `None` if they have more than `most` bytes together. There are
+/// two passes, the first of which computes where each string begins. So no copy waits for the one before, and
+/// there is no branch on the length, which is unpredictable.
 pub fn strings_of<V, T>(array: &GenericByteViewArray<V>, most: i32) -> Option<GenericByteArray<T>>
 where
     V: ByteViewType + ?Sized,
@@ -72,7 +74,7 @@ where
 {
     let views = match array.nulls().filter(|nulls| nulls.null_count() > 0) {
         None => array.views().clone(),
-        // What the view of a NULL says is not to be followed.
+        // The view of a NULL must not be followed.
         Some(nulls) => {
             let view = |(view, is_valid): (&u128, bool)| if is_valid { *view } else { 0 };
             array.views().iter().zip(nulls).map(view).collect()
@@ -87,12 +89,12 @@ where
         side_by_side(array, &views, most)?
     };
     let offsets = OffsetBuffer::new(offsets.into());
-    // SAFETY: there is an offset more than views; they rise, from zero to the end of the bytes. What lies between two is what a
-    // view stands for, of an array that vouches for its strings, or nothing.
+    // SAFETY: there is one more offset than views; they rise, from zero to the end of the bytes. Between two
+    // are the bytes of a view, of an array whose strings are valid, or none.
     Some(unsafe { GenericByteArray::new_unchecked(offsets, bytes.into(), array.nulls().cloned()) })
 }
 
-/// Where the strings of views begin and end, and their bytes.
+/// The begin and end of the strings of views, and their bytes.
 fn side_by_side<V: ByteViewType + ?Sized>(
     array: &GenericByteViewArray<V>,
     views: &ScalarBuffer<u128>,
@@ -112,7 +114,7 @@ fn side_by_side<V: ByteViewType + ?Sized>(
     }
     let (end, longest) = (end as usize, longest as usize);
     let mut bytes: Vec<u8> = Vec::with_capacity(end + LONGEST_STEP);
-    // What is copied beyond the end of a string, the next one covers.
+    // What is copied beyond the end of a string is overwritten by the next one.
     let places = &mut bytes.spare_capacity_mut()[..end + LONGEST_STEP];
     if longest <= INLINE_BYTES {
         for (view, offset) in views.iter().zip(&offsets) {
@@ -131,7 +133,8 @@ fn side_by_side<V: ByteViewType + ?Sized>(
     Some((offsets, bytes))
 }
 
-/// Copies the strings of views to their places, mostly in one step each. The last of the sources are the views themselves.
+/// Copies the strings of views to their places, mostly in one step each. The last source buffer is the views
+/// themselves.
 fn copy_to<const STEP: usize>(
     places: &[i32],
     views: &[u128],
@@ -152,8 +155,8 @@ fn copy_to<const STEP: usize>(
     }
 }
 
-/// The same strings, if it is an array of views, with buffers that hold hardly anything else. They are copied only if
-/// they lie far from each other.
+/// The same strings, if it is an array of views, with buffers that have hardly anything else. They are copied
+/// only if they are far apart.
 pub fn tightened(array: &ArrayRef) -> ArrayRef {
     match array.data_type() {
         DataType::Utf8View => Arc::new(tight(array.as_string_view())),
@@ -170,7 +173,7 @@ fn tight<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericBy
     let long = |view: &u128| if *view as u32 as usize > INLINE_BYTES { *view as u32 as usize } else { 0 };
     let led_to = views.iter().map(long).sum::<usize>();
     let holds_little_else = led_to > 0 && there.iter().map(Buffer::len).sum::<usize>() <= SLACK * led_to;
-    // What the view of a NULL says is looked at below: it shall not go out if it leads nowhere.
+    // The view of a NULL is checked below: it must not be returned if it refers to nothing.
     if holds_little_else && array.null_count() == 0 {
         return array.clone();
     }
@@ -186,29 +189,30 @@ fn tight<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericBy
         }
         (stretches.views(views), stretches.buffers(there))
     };
-    // SAFETY: every view is as it was, but for those of long strings. Each of them led to a string of its length within
-    // the stretch of its buffer, and leads to the same place in the part of the buffer now.
+    // SAFETY: only views of long strings have changed. Each of them referred to a string of its length within
+    // the range of its buffer, and refers to the same bytes in the part of the buffer now.
     unsafe { GenericByteViewArray::new_unchecked(views, buffers, array.nulls().cloned()) }
 }
 
 fn copied<T: ByteViewType + ?Sized>(array: &GenericByteViewArray<T>) -> GenericByteViewArray<T> {
     match array.null_count() {
         0 => array.gc(),
-        // That would follow what a NULL says, which may lead anywhere.
+        // That would follow the view of a NULL, which may refer to anything.
         _ => array.iter().collect(),
     }
 }
 
-/// Where the long strings of an array lie: the part of each buffer that views lead to; empty if none does.
+/// The ranges of the long strings of an array: the part of each buffer that views refer to; empty if none
+/// does.
 struct Stretches {
     each: Vec<Range<usize>>,
 }
 
 impl Stretches {
-    /// `None` if a view leads out of all buffers, as one of a NULL may.
+    /// `None` if a view refers to no buffer, as one of a NULL may.
     fn of(views: &[u128], buffers: &[Buffer]) -> Option<Stretches> {
-        // Short strings are counted for a buffer behind the last, so that nothing depends on which are short: that cannot
-        // be foretold. What leads to no buffer is counted for one behind that.
+        // Short strings are counted for a buffer behind the last one, so that there is no branch on the
+        // length, which is unpredictable. Views that refer to no buffer are counted for one behind that.
         let (short, none) = (buffers.len(), buffers.len() + 1);
         let mut each = vec![(u64::MAX, 0); none + 1];
         for view in views {
@@ -233,10 +237,10 @@ impl Stretches {
         used.map(|(buffer, stretch)| buffer.slice_with_length(stretch.start, stretch.len())).collect()
     }
 
-    /// The views, leading to the same strings there.
+    /// The views, referring to the same strings in the parts.
     fn views(&self, views: &[u128]) -> ScalarBuffer<u128> {
         let mut number = 0;
-        // What is to be taken off a view of each buffer.
+        // What has to be subtracted from a view of each buffer.
         let mut less: Vec<u128> = Vec::with_capacity(self.each.len() + 1);
         for (before, stretch) in self.each.iter().enumerate() {
             less.push((stretch.start as u128) << 96 | ((before - number) as u128) << 64);
@@ -251,7 +255,7 @@ impl Stretches {
     }
 }
 
-/// The length of a string, and its buffer and its place in it if it is a long one.
+/// The length of a string, and its buffer and its offset there if it is a long one.
 #[inline]
 fn parts(view: u128) -> (u64, usize, u64) {
     (u64::from(view as u32), (view >> 64) as u32 as usize, (view >> 96) as u64)
@@ -332,7 +336,7 @@ mod tests {
         assert!(buffer_bytes(&tight) < 3000, "{}", buffer_bytes(&tight));
         assert!(before.contains(&tight.as_string_view().data_buffers()[0].as_ptr()));
         tight.to_data().validate_full().unwrap();
-        // What holds little else stays as it is.
+        // An array whose buffers have little else is not changed.
         assert_eq!(
             tightened(&tight).as_string_view().views().as_ptr(),
             tight.as_string_view().views().as_ptr()
@@ -347,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn any_array_stays_the_same() {
+    fn any_array_keeps_its_strings() {
         let mut random = Random::seeded(1);
         for _ in 0..if cfg!(miri) { 10 } else { 300 } {
             let buffers: Vec<Buffer> =
@@ -373,7 +377,7 @@ mod tests {
     fn what_a_null_says_is_not_followed() {
         let nulls = Some(vec![false, true].into());
         let wild = 100_u128 | 7 << 64 | 9 << 96;
-        // SAFETY: nobody follows the view of a NULL.
+        // SAFETY: the view of a NULL is not followed.
         let array = unsafe {
             StringViewArray::new_unchecked(vec![wild, 0].into(), vec![Buffer::from(b"x" as &[u8])], nulls)
         };

@@ -1,16 +1,20 @@
-//! How a scan goes through a block: the protocol, whatever is made of the rows.
+//! How a scan reads a block: the protocol, independent of the use of the rows.
 //!
-//! The versioned positions of a range of 1,024 slots tell in which stretches rows may have versions
-//! ([`crate::position`]); everything outside them is taken as it lies, by columns, as fast as memory allows
-//! (seed 000 §2.2.6). Afterwards the positions are read again: if there are more meanwhile, what
-//! was taken is forgotten, and the range is read again by the stretches' rules. Ranges without versions are
-//! taken several at a time. Within a stretch the chain heads of 64 rows tell: rows without one are taken
-//! likewise, others one by one through the version chains. Rows that came together, which share the record of that, are
-//! taken likewise if the snapshot sees it, and passed over if not: so a table that was loaded a moment ago is read by columns.
+//! The versioned positions of a range of 1,024 slots give the intervals in which rows may have versions
+//! ([`crate::position`]). Everything outside them is read in place, by columns, as fast as memory allows.
+//! Afterwards the positions are read again. If there are more by then, what was read is discarded, and the
+//! range is read again by the rules for intervals. Ranges without versions are read several at a time. See
+//! Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems", TU
+//! München 2016, section 2.2.6.
 //!
-//! Changed rows are mostly few and far apart, and what they lead to is in no cache. To wait for it, record by
-//! record, would cost as much as a thousand rows without versions. So if the order of the rows does not matter,
-//! short stretches are put off until the end of a few blocks, and then waited for all at once.
+//! Within an interval the chain heads of 64 rows decide: rows without one are read in the same way, others
+//! one by one through the version chains. Rows that were inserted together share one record. They are read in
+//! the same way if the snapshot sees it, and skipped if not: so a table that was just loaded is read by
+//! columns.
+//!
+//! Changed rows are mostly few and far apart, and what they refer to is in no cache. To wait for it, record
+//! by record, would cost as much as a thousand rows without versions. So short intervals are postponed until
+//! the end of a few blocks, unless the order of the rows matters. Their memory is then fetched together.
 
 use crate::block::{Block, RawCell};
 use crate::layout::RANGE_SLOTS;
@@ -22,38 +26,39 @@ use firn_base::{ColumnId, Slot, Snapshot, visible};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Rows within a stretch that are looked at together.
+/// Rows within an interval that are examined together.
 const STEP: u32 = 64;
 
-/// Rows without versions that are taken together at most: all of it is read again if somebody comes.
+/// Most rows without versions that are read together: all of them are read again if a writer comes.
 const MOST_TOGETHER: u32 = 16 * RANGE_SLOTS;
 
-/// Stretches up to this length are put off. Longer ones are those of rows that came together, and mostly have
-/// no heads any more.
+/// Intervals up to this length are postponed. Longer ones are of rows that were inserted together, and mostly
+/// have no heads any more.
 const PUT_OFF: usize = STEP as usize;
-/// Rows that came together are taken so if they are as many: of fewer it is quicker to look at each.
+/// Rows that were inserted together are read together if they are at least this many: fewer are faster one by
+/// one.
 const LEAST_TOGETHER: u32 = if cfg!(feature = "models") { 2 } else { 32 };
 /// Records of a chain that are fetched before it is walked.
 const FETCHED: usize = 4;
 
-/// What takes the rows.
+/// The receiver of the rows.
 pub(crate) trait Sink {
-    /// Whether it wants the rows in the order of their slots.
+    /// Whether it requires the rows in the order of their slots.
     const IN_ORDER: bool;
 
-    /// Tells what had been taken at some time.
+    /// A point in the sequence of received rows.
     type Mark;
 
     fn mark(&self) -> Self::Mark;
 
-    /// Forgets what was taken since.
+    /// Discards the rows received since then.
     fn forget(&mut self, since: Self::Mark);
 
-    /// Takes the rows in slots `from..to` of a block as they lie there. Somebody may be changing them: if so they
-    /// will be forgotten.
+    /// Receives the rows in slots `from..to` of a block in place. A writer may be changing them: in that case
+    /// they are discarded later.
     fn take(&mut self, block: &Block, from: u32, to: u32);
 
-    /// Takes a row as the snapshot sees it.
+    /// Receives a row as the snapshot sees it.
     fn take_row(&mut self, slot: Slot, cells: &[RawCell]);
 }
 
@@ -69,22 +74,22 @@ pub(crate) struct Walk<'a> {
     put_off: Vec<PutOff<'a>>,
 }
 
-/// A stretch that was put off.
+/// An interval that was postponed.
 struct PutOff<'a> {
     block: &'a Block,
-    /// Where its range begins.
+    /// The start of its range.
     start: u32,
-    /// What its position told.
+    /// The value of the range's position.
     versioned: Versioned,
-    /// In slots, cut to what was given out.
+    /// In slots, limited to those given out.
     from: u32,
     to: u32,
-    /// Which of its rows may be others to the snapshot than they lie there.
+    /// Its rows that the snapshot may see other than as they are in the block.
     heads: u64,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk that shows the columns as the snapshot sees them.
+    /// A walk that reads the columns as the snapshot sees them.
     pub fn new(
         table: &'a Arc<Table>,
         block: &'a Block,
@@ -104,13 +109,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Goes on in another block of the table.
+    /// Continues with another block of the table.
     pub fn turn_to(&mut self, block: &'a Block) {
         self.block = block;
     }
 
-    /// Gives the sink what the snapshot sees in the slots `start..end`, which begin with a range. If their order
-    /// does not matter to it, some rows may be put off until the walk ends.
+    /// Passes to the sink what the snapshot sees in the slots `start..end`, which begin with a range. If the
+    /// sink requires no order, some rows may be postponed until the walk ends.
     pub fn rows(&mut self, start: u32, end: u32, sink: &mut impl Sink) {
         debug_assert!(start.is_multiple_of(RANGE_SLOTS));
         let mut next = start;
@@ -123,13 +128,13 @@ impl<'a> Walk<'a> {
     pub fn finish(mut self, sink: &mut impl Sink) {
         self.take_put_off(sink);
         if self.asked_for_reset {
-            // Threads of a pool might not defer enough for that to happen by itself.
+            // Threads of a pool might not defer enough for a collection to run.
             self.guard.flush();
         }
     }
 
-    /// Takes the range that begins at `start`, and if it has no versions also those after it that have none:
-    /// the processor is quickest with what lies in one piece. Returns where they end.
+    /// Reads the range that begins at `start`, and if it has no versions also those after it that have none:
+    /// the processor is fastest with long pieces. Returns where they end.
     fn ranges(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
         let end = end.min(start + MOST_TOGETHER);
         let ranges = |to: u32| (start..to).step_by(RANGE_SLOTS as usize);
@@ -152,7 +157,7 @@ impl<'a> Walk<'a> {
         to
     }
 
-    /// Takes one range.
+    /// Reads one range.
     fn range<S: Sink>(&mut self, start: u32, end: u32, sink: &mut S) {
         let position = self.block.position(Slot(start));
         let versioned = position.versioned();
@@ -162,7 +167,7 @@ impl<'a> Walk<'a> {
         let mut next = start;
         self.prefetch_present(start);
         for stretch in versioned.stretches() {
-            // In slots, cut to what was given out.
+            // In slots, limited to those given out.
             let (from, to) = ((start + stretch.start).min(end), (start + stretch.end).min(end));
             self.clean(next, from, sink);
             if const { !S::IN_ORDER } && stretch.len() <= PUT_OFF {
@@ -174,8 +179,8 @@ impl<'a> Walk<'a> {
             next = to;
         }
         self.clean(next, end, sink);
-        // Pairs with the release fence in `Block::link`: had a value been taken that was written since, the
-        // writer's row would be among those told.
+        // Pairs with the release fence in `Block::link`: if a value had been read that was written since, the
+        // position would have the writer's row.
         fence(Ordering::Acquire);
         let now = position.versioned();
         if now != versioned && !now.is_empty() {
@@ -187,15 +192,15 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes the stretches that were put off.
+    /// Reads the intervals that were postponed.
     fn take_put_off(&mut self, sink: &mut impl Sink) {
         if self.put_off.is_empty() {
             return;
         }
         let mut put_off = std::mem::take(&mut self.put_off);
-        // Mostly they are of one row.
+        // Mostly they have one row.
         put_off.iter().for_each(|stretch| stretch.block.prefetch(Slot(stretch.from), self.columns));
-        // One record of every chain after another.
+        // The first record of every chain, then the second, and so on.
         let mut chains: SmallVec<[Record<'_>; 32]> = SmallVec::new();
         for stretch in &mut put_off {
             (stretch.heads, _) = stretch.block.differing(stretch.from, stretch.to, self.snapshot, self.guard);
@@ -227,7 +232,8 @@ impl<'a> Walk<'a> {
             }
             let has_versions =
                 |stretch: Range<u32>| self.block.has_versions(start + stretch.start, start + stretch.end);
-            // Asked once a range: of many stretches the last alone may have one.
+            // Checked once for each range: if only the last of many intervals has a version, the check reads
+            // all of them.
             let is_first = range_before.replace((block.number, start)) != Some((block.number, start));
             if is_first && heads == 0 && !versioned.stretches().any(has_versions) {
                 self.ask_for_reset(self.block.position(Slot(start)), versioned, start);
@@ -235,11 +241,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Sees to it that the next scan need not look for versions here, where there are none any more.
+    /// Requests a reset, so that later scans need not look for versions here, where there are none any more.
     #[cold]
     fn ask_for_reset(&mut self, position: &Position, versioned: Versioned, start: u32) {
         if let Some(reset) = position.ask(versioned) {
-            // A table that is dropped meanwhile shall not be kept for this.
+            // This must not keep a table that is dropped meanwhile.
             let (table, number) = (Arc::downgrade(self.table), self.block.number);
             self.guard.defer(move || {
                 if let Some(table) = table.upgrade() {
@@ -251,14 +257,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Fetches which rows are present of a range as far ahead as it takes to come: two cache lines.
+    /// Prefetches the present bits of a range that is far enough ahead: two cache lines.
     #[inline]
     fn prefetch_present(&self, start: u32) {
         self.block.prefetch_present((start + 8 * RANGE_SLOTS) as usize);
         self.block.prefetch_present((start + 8 * RANGE_SLOTS + RANGE_SLOTS / 2) as usize);
     }
 
-    /// Takes rows without versions: whatever is present.
+    /// Reads rows without versions: all that are present.
     fn clean<S: Sink>(&self, start: u32, end: u32, sink: &mut S) {
         let present = self.block.present_words();
         let is_full = |next: u32| {
@@ -270,12 +276,13 @@ impl<'a> Walk<'a> {
         };
         let mut next = start;
         while next < end {
-            // Mostly all are there.
+            // Mostly all are present.
             let from = next;
             while is_full(next) {
                 self.prefetch_present(next);
                 next += RANGE_SLOTS;
-                // Copies like to be long; what reads rows where they lie has the bits at hand one range ahead.
+                // Copies are faster if they are long. A sink that reads rows in place needs the bits only one
+                // range ahead.
                 if !S::IN_ORDER {
                     break;
                 }
@@ -284,7 +291,7 @@ impl<'a> Walk<'a> {
                 sink.take(self.block, from, next);
                 continue;
             }
-            // A word of the bitmap at a time; runs of rows within it, or over several full words.
+            // One word of the bitmap at a time; runs of rows within it, or over several full words.
             let mut word = present[next as usize / 64].load(Ordering::Relaxed) >> (next % 64);
             let in_word = (64 - next % 64).min(end - next);
             if in_word < 64 {
@@ -308,7 +315,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Takes rows that may have versions; whether some have.
+    /// Reads rows that may have versions. Returns whether some have.
     fn versioned(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> bool {
         if end - start > STEP
             && let Some(found) = self.clean_by_heads(start, end, sink)
@@ -318,7 +325,7 @@ impl<'a> Walk<'a> {
         let mut found = false;
         let mut next = start;
         while next < end {
-            let to = self.came_together(next, end, sink);
+            let to = self.inserted_together(next, end, sink);
             if to > next {
                 found = true;
                 next = to;
@@ -335,8 +342,8 @@ impl<'a> Walk<'a> {
         found
     }
 
-    /// Takes rows of which none has versions that are anything to the snapshot, after a look at each one's chain head.
-    /// Whether some has versions; `None`, and none is taken, if they are something to it.
+    /// Reads rows whose versions do not affect the snapshot, after a check of each chain head. Returns
+    /// whether some have versions; `None`, without reading any, if some affect the snapshot.
     fn clean_by_heads(&mut self, start: u32, end: u32, sink: &mut impl Sink) -> Option<bool> {
         let (differs, found) = self.block.differs(start, end, self.snapshot, self.guard);
         if differs {
@@ -344,8 +351,8 @@ impl<'a> Walk<'a> {
         }
         let mark = sink.mark();
         self.clean(start, end, sink);
-        // Pairs with the release fence in `Block::link`: had a value been taken that was written since, there
-        // would be a head, which stays as long as our snapshot needs it.
+        // Pairs with the release fence in `Block::link`: if a value had been read that was written since,
+        // there would be a head, which remains as long as our snapshot needs it.
         fence(Ordering::Acquire);
         let (differs, _) = self.block.differs(start, end, self.snapshot, self.guard);
         if differs {
@@ -354,9 +361,10 @@ impl<'a> Walk<'a> {
         (!differs).then_some(found)
     }
 
-    /// Takes the rows from `start` on whose only record says that they came together, or passes over them if the snapshot
-    /// does not see it. Returns where they end: at `start` if there are none, or if somebody changes them meanwhile.
-    fn came_together(&self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
+    /// Reads the rows from `start` on whose only record is the shared one of their insertion, or skips them
+    /// if the snapshot does not see it. Returns where they end: at `start` if there are none, or if a writer
+    /// changes them meanwhile.
+    fn inserted_together(&self, start: u32, end: u32, sink: &mut impl Sink) -> u32 {
         let Some((record, to)) = self.block.shared_head(start, end, self.guard) else { return start };
         if to - start < LEAST_TOGETHER {
             return start;
@@ -371,7 +379,8 @@ impl<'a> Walk<'a> {
         }
         let mark = sink.mark();
         self.clean(start, to, sink);
-        // As in `clean_by_heads`: had a value been taken that was written since, its row would have another head.
+        // As in `clean_by_heads`: if a value had been read that was written since, its row would have another
+        // head.
         fence(Ordering::Acquire);
         if self.block.shared_head(start, to, self.guard) == Some((record, to)) {
             return to;
@@ -380,8 +389,8 @@ impl<'a> Walk<'a> {
         start
     }
 
-    /// Takes at most [`STEP`] rows, of which those in `heads` may be others to the snapshot than they lie there. False,
-    /// and none is taken, if more may be meanwhile.
+    /// Reads at most [`STEP`] rows, of which the snapshot may see those in `heads` other than as they are in
+    /// the block. Returns false, without reading any, if there may be more meanwhile.
     fn mixed(&mut self, start: u32, end: u32, heads: u64, sink: &mut impl Sink) -> bool {
         let mark = sink.mark();
         let mut next = start;
@@ -401,7 +410,7 @@ impl<'a> Walk<'a> {
         unchanged
     }
 
-    /// Takes rows one by one, as the snapshot sees them.
+    /// Reads rows one by one, as the snapshot sees them.
     fn row_by_row(&mut self, start: u32, end: u32, sink: &mut impl Sink) {
         for slot in (start..end).map(Slot) {
             if self.block.read_raw(slot, self.snapshot, self.columns, &mut self.raw, self.guard) {

@@ -1,9 +1,9 @@
-//! A write set: one transaction's undo and redo images, and what becomes of them at its end.
+//! A write set: the undo and redo images of one transaction, and their processing at its end.
 //!
-//! The ways to walk the undo records are [`WriteSet::stamp`] (commit), [`WriteSet::roll_back`] and,
-//! once nobody needs the old images any more, [`Retired::collect`] (see [`crate::collect`]) or,
-//! if a long reader still does, [`Attic::take_in`](crate::Attic::take_in). What is rolled back while the transaction runs on
-//! can end before it does ([`WriteSet::let_go`]).
+//! The undo records are walked by [`WriteSet::stamp`] (commit), by [`WriteSet::roll_back`], and once no
+//! snapshot needs the old images any more by [`Retired::collect`] (see [`crate::collect`]). If a long reader
+//! still needs them, [`Attic::take_in`](crate::Attic::take_in) does. What is rolled back while the
+//! transaction runs can end before it does ([`WriteSet::let_go`]).
 
 use crate::block::Block;
 use crate::budget::{Held, MemoryBudget};
@@ -25,15 +25,15 @@ pub struct Mark {
     redo: Option<RedoMark>,
 }
 
-/// Who is told of the keys that a transaction lets go of.
+/// The receiver of the keys that a transaction releases.
 pub struct Freed<'f> {
-    /// Indexes whose keys are each one row's in the end, beside those that are unique.
+    /// Deferrable indexes, in which each key belongs to one row in the end, in addition to unique ones.
     pub late: &'f [IndexId],
-    /// Who that is.
+    /// The function that gets them.
     pub visit: &'f mut VisitFreed<'f>,
 }
 
-/// Gets table, index, and key; no key where they are many.
+/// Gets table, index, and key; no key if there are many.
 pub type VisitFreed<'f> = dyn FnMut(&Table, &Index, Option<&[u8]>) + 'f;
 
 /// Tables that a transaction has written to; few.
@@ -43,21 +43,21 @@ pub(crate) type TouchedTables = SmallVec<[Arc<Table>; 8]>;
 pub struct WriteSet {
     owner: Stamp,
     undo: UndoBuffer,
-    /// What the log will hold; `None` in a database without a log.
+    /// The contents of the log record; `None` in a database without a log.
     redo: Option<RedoBuffer>,
     tables: TouchedTables,
     /// How many of the undo records are locks.
     locks: usize,
-    /// Bytes that the budget was told of.
+    /// Bytes that have been reported to the budget.
     counted: usize,
-    /// Whether it has put rows elsewhere that lay in compact blocks.
+    /// Whether it has put rows of compact blocks elsewhere.
     moves: bool,
 }
 
-/// A transaction tells the budget of its memory whenever that has grown by so much; most never do.
+/// A transaction reports its memory to the budget whenever it has grown by this much; most never do.
 const COUNTED_BYTES: usize = 64 << 10;
 
-/// It looks at that after so many changes of rows.
+/// It checks that after this many changes of rows.
 const COUNTED_ROWS: usize = 64;
 
 impl WriteSet {
@@ -75,12 +75,12 @@ impl WriteSet {
         }
     }
 
-    /// Whose changes these are.
+    /// The stamp of its transaction.
     pub fn owner(&self) -> Stamp {
         self.owner
     }
 
-    /// Whether there is nothing in it: nothing was changed and no row locked.
+    /// Whether it is empty: nothing was changed and no row locked.
     pub fn is_empty(&self) -> bool {
         self.undo.records().is_empty() && self.redo.as_ref().is_none_or(RedoBuffer::is_empty)
     }
@@ -95,12 +95,12 @@ impl WriteSet {
         self.undo.records().len()
     }
 
-    /// Bytes that the budget counts as an unfinished transaction's.
+    /// Bytes that the budget counts for an unfinished transaction.
     pub fn counted_bytes(&self) -> usize {
         self.counted
     }
 
-    /// As [`WriteSet::count_growth`], after a change of one row: looks after some of them only.
+    /// As [`WriteSet::count_growth`], after a change of one row; checks only after several of them.
     #[inline]
     pub(crate) fn count_row(&mut self, budget: &MemoryBudget) {
         if self.undo.records().len().is_multiple_of(COUNTED_ROWS) {
@@ -108,7 +108,7 @@ impl WriteSet {
         }
     }
 
-    /// Has the budget count what has been written, once that is much.
+    /// Reports to the budget what has been written, once that is much.
     pub(crate) fn count_growth(&mut self, budget: &MemoryBudget) {
         let bytes = self.undo.bytes() + self.redo.as_ref().map_or(0, |redo| redo.as_bytes().len());
         if bytes >= self.counted + COUNTED_BYTES {
@@ -117,7 +117,7 @@ impl WriteSet {
         }
     }
 
-    /// Where it is now.
+    /// The current position.
     pub fn mark(&self) -> Mark {
         Mark { records: self.undo.records().len(), redo: self.redo.as_ref().map(RedoBuffer::mark) }
     }
@@ -133,7 +133,7 @@ impl WriteSet {
         self.tables.iter().any(|known| Arc::ptr_eq(known, table))
     }
 
-    /// Where a row is now that this transaction has seen: an update puts one of a compact block elsewhere.
+    /// Where a row is now that this transaction has seen: an update puts a row of a compact block elsewhere.
     #[inline]
     pub fn place_of(&self, table: &Table, row: RowId) -> RowId {
         if self.moves { self.follow(table, row) } else { row }
@@ -142,7 +142,7 @@ impl WriteSet {
     #[cold]
     fn follow(&self, table: &Table, mut row: RowId) -> RowId {
         let guard = &crate::pin();
-        // Unless that was taken back.
+        // Unless that was undone.
         let moved_to = |row: RowId| {
             let head = table.block(row).newest(row.slot(), guard)?;
             head.moved_to().filter(|_| head.stamp() == self.owner && !head.undone())
@@ -153,13 +153,13 @@ impl WriteSet {
         row
     }
 
-    /// Announces that `table` will be written to, whose gate the caller has joined.
+    /// Registers that `table` will be written to. The caller has joined its gate.
     pub fn touch(&mut self, table: &Arc<Table>) {
         debug_assert!(!self.has_touched(table));
         self.tables.push(table.clone());
     }
 
-    /// Leaves the gates of its tables without having written; gives back the redo buffer to use again.
+    /// Leaves the gates of its tables without having written. Returns the redo buffer for reuse.
     pub fn give_up(self) -> Option<RedoBuffer> {
         leave_gates(&self.tables, self.owner);
         let (records, _) = self.undo.into_parts();
@@ -172,14 +172,14 @@ impl WriteSet {
         self.redo.as_mut()
     }
 
-    /// The redo images, to append a change of a row of `table`; `None` as well if nobody else knows of the table yet: what is
-    /// in it then is logged with the commit.
+    /// The redo images, to append a change of a row of `table`; `None` also if the table is private: then its
+    /// content is logged with the commit.
     #[inline]
     pub(crate) fn redo_of(&mut self, table: &Table) -> Option<&mut RedoBuffer> {
         self.redo.as_mut().filter(|_| table.is_published())
     }
 
-    /// Whether its redo in memory has grown to so many bytes.
+    /// Whether its redo in memory has at least this many bytes.
     #[inline]
     pub fn has_long_redo(&self, bytes: usize) -> bool {
         self.redo.as_ref().is_some_and(|redo| redo.as_bytes().len() >= bytes)
@@ -192,7 +192,7 @@ impl WriteSet {
 
     pub(crate) fn push_plain(&mut self, block: &Block, slot: Slot, change: Change) -> Record<'static> {
         let at = self.undo.push_plain(block, slot, change);
-        // SAFETY: just written; callers use it no longer than the write set lives.
+        // SAFETY: just written; callers do not use it longer than the write set lives.
         unsafe { Record::from_raw(at) }
     }
 
@@ -230,42 +230,42 @@ impl WriteSet {
         unsafe { Record::from_raw(at) }
     }
 
-    /// Takes back the newest record, which could not be linked.
+    /// Removes the newest record, which could not be linked.
     pub(crate) fn pop(&mut self) {
         self.undo.pop();
     }
 
-    /// Takes back the newest record, a lock's, likewise.
+    /// Removes the newest record, which is a lock's, likewise.
     pub(crate) fn pop_lock(&mut self) {
         self.locks -= 1;
         self.undo.pop();
     }
 
     pub(crate) fn records(&self) -> impl DoubleEndedIterator<Item = Record<'_>> + ExactSizeIterator {
-        // SAFETY: the records lie in our segments, which live as long as the borrow.
+        // SAFETY: the records are in our segments, which live as long as the borrow.
         self.undo.records().iter().map(|at| unsafe { Record::from_raw(*at) })
     }
 
-    /// Commit: makes every change visible to snapshots of `time` and later. The caller sees to it
-    /// that nobody can draw such a snapshot before this returns.
+    /// Commit: makes every change visible to snapshots of `time` and later. The caller ensures that no such
+    /// snapshot can be taken before this returns.
     pub fn stamp(&self, time: Time) {
         let stamp = Stamp::committed(time);
         self.records().for_each(|record| record.set_stamp(stamp));
     }
 
-    /// Undoes every change since `mark`, newest first. The records stay linked; their images now
-    /// equal what lies in place.
+    /// Undoes every change since `mark`, newest first. The records remain linked; their images then equal the
+    /// values in place.
     pub fn roll_back(&mut self, mark: Mark, guard: &Guard) {
         self.roll_back_and(mark, guard, None);
     }
 
-    /// As [`WriteSet::roll_back`], and calls `freed` with every key of a unique index that others may have by that.
+    /// As [`WriteSet::roll_back`]; also calls `freed` with every key of a unique index that this releases.
     pub fn roll_back_and(&mut self, mark: Mark, guard: &Guard, mut freed: Option<Freed<'_>>) {
         for record in self.records().skip(mark.records).rev() {
             if !record.undone() {
                 let table = self.table_of(record);
                 if let Some(freed) = &mut freed {
-                    // The newer ones are taken back: what lies in place is what this one has put there.
+                    // The newer ones are undone: this record's change is what is in place.
                     table.keys_claimed(record, guard, freed);
                 }
                 table.undo(record, guard);
@@ -277,8 +277,8 @@ impl WriteSet {
         }
     }
 
-    /// Undoes everything. What is left in the redo buffer no longer counts. Tables that only this transaction knows of keep
-    /// the rows that it has inserted: they are given up as wholes.
+    /// Undoes everything. The contents of the redo buffer are not valid any more. Private tables keep the
+    /// rows that it has inserted, since they are dropped as a whole.
     pub fn roll_back_all(&mut self, guard: &Guard) {
         for record in self.records().rev().filter(|record| !record.undone() && !record.is_out()) {
             self.table_of(record).undo(record, guard);
@@ -286,24 +286,26 @@ impl WriteSet {
         }
     }
 
-    /// Parts with what it has changed or locked since `mark` and taken back, so that others may have the rows: once that is stamped with a time it
-    /// has ended as if another transaction had made it and been rolled back. Rows that it has changed or locked before as well stay its
-    /// own, with all that it has done to them: above a record without a time there shall be none that has one. So do those of
-    /// tables that only it knows of, which nobody else wants and whose chains do not tell that rows came to be. `None` if there is nothing else.
+    /// Removes the records of rows that it has changed or locked only since `mark`, and whose changes it has
+    /// undone. Other transactions may then have the rows. Once these records are stamped with a time, they
+    /// have ended as if another transaction had made them and been rolled back. Rows that it has changed or
+    /// locked before `mark` as well remain its own, with all its records: no record with a time may be above
+    /// one without. So do rows of private tables, which no other transaction can want and whose insertion has
+    /// no record in a chain. `None` if there is nothing to release.
     pub fn let_go(&mut self, mark: Mark, guard: &Guard) -> Option<LetGo> {
         let since = || self.records().skip(mark.records);
         since().for_each(|record| {
             record.set_let_go(record.undone() && self.table_of(record).is_published());
         });
         for record in since().filter(|record| record.is_let_go()) {
-            // Of each row all or nothing, which is seen at the newest.
+            // All or none of a row's records: the newest one decides.
             let head = record.block().newest(record.slot(), guard);
             let own = || {
                 let chain = std::iter::successors(head, |record| record.older(guard));
                 chain.take_while(|record| record.stamp() == self.owner)
             };
             if head == Some(record) && !own().all(Record::is_let_go) {
-                // Those stand above all that it has done before.
+                // Those are above all that it has done before.
                 own().take_while(|record| record.is_let_go()).for_each(|record| record.set_let_go(false));
             }
         }
@@ -321,8 +323,8 @@ impl WriteSet {
         Some(LetGo { owner: self.owner, records, memory, bytes, counted, tables: self.tables.clone() })
     }
 
-    /// Of the rows that it has inserted into a table since `mark`, which one a row is, from 0; `None` if it is none of
-    /// them.
+    /// The ordinal of a row, from 0, among the rows that it has inserted into a table since `mark`; `None` if
+    /// it is none of them.
     pub fn ordinal_since(&self, mark: Mark, table: &Table, row: RowId) -> Option<u64> {
         let mut before = 0;
         for record in self.records().skip(mark.records) {
@@ -344,12 +346,12 @@ impl WriteSet {
         table_of(&self.tables, record)
     }
 
-    /// What it has changed, for [`WriteSet::retire`].
+    /// A digest of its changes, for [`WriteSet::retire`].
     pub fn digest(&self) -> Box<Digest> {
         Digest::of(self)
     }
 
-    /// What the collector keeps of it once it has ended at `time`, with its digest, and the redo buffer to use again.
+    /// Ends it at `time`. Returns what the collector keeps, with the digest, and the redo buffer for reuse.
     pub fn retire(self, time: Time, mut digest: Box<Digest>) -> (Retired, Option<RedoBuffer>) {
         let bytes = self.undo.bytes() + digest.bytes();
         let (records, memory) = self.undo.into_parts();
@@ -364,8 +366,8 @@ impl WriteSet {
     }
 }
 
-/// What a transaction that runs on has changed and taken back.
-#[must_use = "its records lie in chains"]
+/// What a running transaction has changed, undone and released.
+#[must_use = "its records are in chains"]
 pub struct LetGo {
     owner: Stamp,
     records: Vec<NonNull<UndoHeader>>,
@@ -376,13 +378,13 @@ pub struct LetGo {
 }
 
 impl LetGo {
-    /// Bytes of it that the budget counts as an unfinished transaction's.
+    /// Its bytes that the budget counts for an unfinished transaction.
     pub fn counted_bytes(&self) -> usize {
         self.counted
     }
 
-    /// Ends it at `time`; the caller sees to it that nobody reads then or later before this returns. To be collected as what has been
-    /// rolled back.
+    /// Ends it at `time`. The caller ensures that no snapshot reads at that time or later before this
+    /// returns. It is then collected like the records of a rolled-back transaction.
     pub fn end(self, time: Time) -> Retired {
         let LetGo { owner, records, memory, bytes, tables, .. } = self;
         let digest = Digest::of_nothing(owner, time, tables);
@@ -407,11 +409,11 @@ pub(crate) fn table_of<'a>(tables: &'a [Arc<Table>], record: Record<'_>) -> &'a 
     tables.iter().find(|table| table.id() == id).expect("tables are touched before they are written to")
 }
 
-/// The undo records of a transaction that has ended, until no snapshot needs them: the collector's; and their digest, to be read
-/// by whoever validates what it read before. Others may hold what they say as long as they hold a guard: so it is given up by
-/// [`Retired::collect`] or [`Retired::discard`], or where nobody else is left.
+/// The undo records of an ended transaction, owned by the collector until no snapshot needs them, and their
+/// digest, which validating transactions read. These may use the digest as long as they hold a guard. So it
+/// is freed by [`Retired::collect`] or [`Retired::discard`], or where no other thread is left.
 pub struct Retired {
-    /// When it ended: its commit time, or the time its rollback was stamped with.
+    /// When it ended: its commit time, or the time of its rollback.
     pub time: Time,
     /// Bytes of its undo records and its digest.
     pub bytes: usize,
@@ -420,7 +422,7 @@ pub struct Retired {
     pub(crate) digest: SharedDigest,
 }
 
-// SAFETY: the pointers lead into `memory`, which moves along.
+// SAFETY: the pointers refer to `memory`, which moves along.
 unsafe impl Send for Retired {}
 // SAFETY: sharing gives no access to the records.
 unsafe impl Sync for Retired {}
@@ -438,7 +440,7 @@ impl Retired {
     }
 }
 
-/// Which columns a change sets; all if the row came or went.
+/// The columns that a change sets; all if the row was inserted or deleted.
 pub(crate) fn columns_set_by(record: Record<'_>) -> ColumnSet {
     match record.change() {
         Change::Update => record.entries().map(|(column, _)| column).collect(),

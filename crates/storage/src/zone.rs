@@ -14,7 +14,7 @@ impl Block {
         let representation = self.layout.types[column.index()];
         let valid = self.validity(column);
         match (self.layout.column(column).unit(), representation) {
-            // No condition is made of spans of time but of what they come to.
+            // Conditions on intervals are evaluated by value and not by summary.
             (_, Representation::Interval) => Zone::ANY,
             (Unit::Bit, _) => {
                 let bits = self.bits(column);
@@ -53,17 +53,17 @@ impl Block {
             }
             (Unit::Pair, _) => {
                 let values = &self.pairs(column)[..2 * rows];
-                // The bytes of a uuid count as they lie in memory.
+                // The bytes of a uuid are compared in memory order.
                 extremes(valid, rows, |at| values[2 * at].load(Ordering::Relaxed).swap_bytes())
             }
             (Unit::View, Representation::Numeric) => self.numeric_zone(column, rows),
-            // Of arrays and records nothing is kept: conditions on them are rare.
+            // Arrays and records have no zone: conditions on them are rare.
             (Unit::View, representation) if representation.is_image() => Zone::ANY,
             (Unit::View, _) => self.string_zone(column, representation, rows),
         }
     }
 
-    /// Numerics have no order but that of their values, so each is looked at.
+    /// The images of numerics have no order of their own, so each value is read.
     fn numeric_zone(&self, column: ColumnId, rows: usize) -> Zone {
         let views = &self.pairs(column)[..2 * rows];
         extremes(self.validity(column), rows, |at| {
@@ -79,8 +79,8 @@ impl Block {
         })
     }
 
-    /// Of strings the views tell enough: the first 8 bytes of short ones, and the first 4 of others. Blanks at the end of
-    /// char(n) are none of them.
+    /// For strings the views are enough: the first 8 bytes of short ones, and the first 4 of others. Blanks
+    /// at the end of char(n) do not count.
     fn string_zone(&self, column: ColumnId, representation: Representation, rows: usize) -> Zone {
         let views = &self.pairs(column)[..2 * rows];
         let is_padded = matches!(representation, Representation::PaddedText);
@@ -89,7 +89,7 @@ impl Block {
             let known = u64::from(((low >> 32) as u32).swap_bytes()) << 32;
             let is_whole = crate::heap::view_len([low, high]) <= crate::heap::INLINE_BYTES;
             if !is_whole {
-                // There may be nothing but blanks behind.
+                // What follows may be blanks only.
                 let least = if is_padded { without_blanks(known) } else { known };
                 return [least, known | u64::from(u32::MAX)];
             }
@@ -111,21 +111,21 @@ impl Block {
         if bytes == Zone::EMPTY {
             return bytes;
         }
-        // The shortest string that begins so, which no longer one comes before.
+        // The shortest string with this beginning, which sorts before no longer one.
         let summary_of = |bytes: u64| {
             let bytes = bytes.to_be_bytes();
             let length = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-            // Blanks that are left are followed by something else.
-            summary(Representation::Text, &Cell::Bytes(&bytes[..length])).expect("it is no NULL")
+            // Remaining blanks are followed by something else.
+            summary(Representation::Text, &Cell::Bytes(&bytes[..length])).expect("a string is not NULL")
         };
-        // Keys have two bytes for one of 0 or 1, so that what follows decides.
+        // Keys have two bytes for a byte of 0 or 1, so that what follows decides.
         let high = bytes.high.to_be_bytes();
         let is_plain = high[..8 - bytes.high.trailing_zeros() as usize / 8].iter().all(|byte| *byte > 1);
         Zone { low: summary_of(bytes.low), high: if is_plain { summary_of(bytes.high) } else { u64::MAX } }
     }
 }
 
-/// The first bytes of a string, zeros instead of blanks at their end.
+/// The first bytes of a string, with the blanks at their end replaced by zeros.
 fn without_blanks(bytes: u64) -> u64 {
     let bytes = bytes.to_be_bytes();
     let length = bytes.iter().rposition(|byte| !matches!(byte, 0 | b' ')).map_or(0, |last| last + 1);
@@ -170,7 +170,7 @@ mod tests {
     use firn_base::random::Random;
     use firn_base::{BlockNumber, Snapshot, Stamp, TableId, Time};
 
-    /// A value of a type, often near others and often short.
+    /// A value of a type, often near other values and often short.
     fn any_bytes(representation: Representation, random: &mut Random) -> Vec<u8> {
         let word = random.next_u64() >> random.uniform(0, 63);
         let word = if random.uniform(0, 1) == 0 { word } else { word.wrapping_neg() };

@@ -1,5 +1,5 @@
-//! How fast a database starts again: commits rows one by one and in bulk, then measures replaying the
-//! log, writing a checkpoint and loading it.
+//! The speed of a restart: commits rows one by one and in bulk, then measures replaying the log, writing a
+//! checkpoint and loading it.
 //!
 //! `cargo run --release -p firn-txn --example restart [rows]`
 
@@ -118,6 +118,6 @@ fn main() -> Result<()> {
     println!("load      {spent:8.3} s  {:9.0} rows/s", rows as f64 / spent);
     let found: u64 = engine.tables().iter().map(|table| table.approximate_rows()).sum();
     println!("{found} rows, checksum {checksum}");
-    std::fs::remove_dir_all(&root).expect("it was just made");
+    std::fs::remove_dir_all(&root).expect("the directory was just created");
     Ok(())
 }

@@ -10,12 +10,14 @@
 //! All in sequential order. If the collector saw the slot idle, its `now` was read before the slot
 //! was taken, hence before the transaction's read time: the horizon is not above it.
 //!
-//! A transaction that needs a row with an uncommitted change waits here for the end of the transaction that made it. So does
-//! one that needs a table that others have locked or write to. A slot names the transaction that its own waits for, or the
-//! [`Want`] if it waits for something else than a row. The holder of a table is found through the table, since it may change
-//! during the wait. A transaction that has locked a table waits for all that write to it, or lock rows of it. These are found
-//! through the tables that each transaction has joined; it notes them beside its slot, and only waiting transactions read them.
-//! Deadlocks are found by following these edges. Of a cycle the transaction with the greatest number gives way.
+//! A transaction that needs a row with an uncommitted change waits here for the end of the transaction that
+//! made it. So does one that needs a table that others have locked or write to. A slot has the transaction
+//! that its own waits for, or the [`Want`] if it waits for something else than a row. The holder of a table
+//! is found through the table, since it may change during the wait. A transaction that has locked a table
+//! waits for all that write to it, or lock rows of it. These are found through the tables that each
+//! transaction has joined. They are noted next to its slot, and only waiting transactions read them.
+//! Deadlocks are found by following these edges. Of a cycle the transaction with the greatest number gives
+//! way.
 
 use crate::isolation::Isolation;
 use crate::statistics::Running;
@@ -622,7 +624,7 @@ mod tests {
         last.store(9, Ordering::SeqCst);
         assert_eq!(active.horizon(&last), Time(9));
         assert_eq!(active.snapshot_times(&last), Some((vec![], Time(9))));
-        // It runs, and others can wait for it.
+        // It runs, and other transactions can wait for it.
         assert_eq!(active.running_now(&last, 0, &|_| Vec::new())[0].commits_behind, 0);
         assert!(active.running(snapshot.owner.to_bits()).is_some());
         assert_eq!(active.acquire_snapshot(&slot, &last), Time(9));

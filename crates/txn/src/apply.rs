@@ -1,17 +1,17 @@
-//! Applying redo: commits as the log has them, done to tables that nobody else uses.
+//! Replay of redo: applies commits, as the log has them, to tables that no transaction uses yet.
 //!
-//! One reader takes the log apart into groups and applies what concerns the whole database, the
-//! catalog and the sequences; workers apply the rows, each those of its share of the blocks, in log
-//! order. Changes of different rows do not depend on each other, so nothing else has an order.
+//! One reader divides the log into groups and applies what concerns the whole database, the catalog and the
+//! sequences. Workers apply the rows, each those of its share of the blocks, in log order. Changes of
+//! different rows are independent, so no other order is needed.
 //!
 //! ```text
 //!   reader ── groups ──┬──> worker 0: the blocks whose table and number add up to 0, 2, 4 …
 //!                      └──> worker 1: those of 1, 3, 5 …
 //! ```
-//! Every worker gets every group and skips what is not its own, by the records' lengths: passing
-//! over a record costs less than handing it over.
+//! Every worker gets every group and skips the records of other workers by their lengths: skipping a record
+//! costs less than passing it to another thread.
 //!
-//! Invariant: a table is known to the workers before a group that names it is handed to them.
+//! Invariant: a table is known to the workers before they get a group that refers to it.
 
 use crate::catalog::{Catalog, CatalogChange, IdMarks, Oid, StorageDef};
 use crate::loads;
@@ -28,36 +28,36 @@ use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Bytes of the log that are handed to the workers at once.
+/// Bytes of the log that the workers get at once.
 const BATCH_BYTES: u64 = 1 << 20;
-/// Such batches that may wait for a worker.
+/// The largest number of such batches that wait for a worker.
 const WAITING_BATCHES: usize = 8;
 
 type Groups = Arc<Vec<Group>>;
 /// Shared with the workers, which look up tables while the reader adds some.
 type Tables = Arc<RwLock<HashMap<TableId, Arc<Table>>>>;
 
-/// A database being rebuilt. Its tables have no versions and no indexes yet.
+/// A database during recovery. Its tables have no versions and no indexes yet.
 pub(crate) struct Rebuilt {
-    /// Every physical table there was at any time.
+    /// Every physical table that existed at any time.
     pub tables: Tables,
     pub catalog: Catalog,
     pub marks: IdMarks,
     pub sequences: HashMap<Oid, SequenceState>,
-    /// The newest commit of which everything is in it.
+    /// The newest commit that has been applied completely.
     pub last: Time,
-    /// Rows may show some or all of later commits up to this time.
+    /// Rows may include some or all changes of later commits up to this time.
     pub shown_until: Time,
     /// Tables that the log has changed.
     pub changed: HashSet<TableId>,
     pub options: TableOptions,
-    /// The spill files that the log names.
+    /// The spill files that the log refers to.
     pub spilled: Vec<Kept>,
-    /// The files of loads that the log names, with the times of their commits.
+    /// The files of loads that the log refers to, with the times of their commits.
     pub loaded: Vec<(Time, TableFile)>,
 }
 
-/// What the log has put beside itself.
+/// Files in addition to the log.
 #[derive(Clone, Copy)]
 pub(crate) struct Beside<'a> {
     pub spills: SpillReader<'a>,
@@ -74,7 +74,8 @@ impl Rebuilt {
         self.tables.write().insert(id, table);
     }
 
-    /// Applies every commit that `reader` yields. Those up to `last` are in it already. 53000 if no thread can be started.
+    /// Applies every commit that `reader` returns. Those up to `last` are in the tables already. 53000 if no
+    /// thread can be started.
     pub fn replay(&mut self, reader: &mut Reader, beside: Beside<'_>, threads: usize) -> Result<()> {
         let (known, shown_until) = (self.last, self.shown_until);
         let shares = threads.max(1) as u32;
@@ -86,7 +87,7 @@ impl Rebuilt {
                 let (begin, begun) = mpsc::channel::<u32>();
                 let (spills, tables) = (beside.spills, &tables);
                 let body = move || {
-                    // How many there are is known when all have been started, unless something panics before.
+                    // The number is known when all have been started, unless there is a panic before.
                     let Ok(shares) = begun.recv() else { return Ok(HashSet::new()) };
                     let mut worker =
                         Worker { tables, spills, known, shown_until, share, shares, mine: Vec::new() };
@@ -95,7 +96,7 @@ impl Rebuilt {
                 match thread::start_scoped(scope, "firn-replay", body) {
                     Ok(worker) => workers.push(worker),
                     Err(error) if workers.is_empty() => return (Err(error), Vec::new()),
-                    // The others share the blocks.
+                    // The other workers share the blocks.
                     Err(_) => break,
                 }
                 senders.push(sender);
@@ -116,7 +117,7 @@ impl Rebuilt {
             self.changed.extend(changed?);
         }
         read?;
-        // Times go on behind what rows may show, so that it ends here what they show of later records.
+        // New commits get later times, so that rows include no change of later records.
         self.last = self.last.max(shown_until);
         Ok(())
     }
@@ -144,7 +145,7 @@ impl Rebuilt {
                 bytes = 0;
                 for worker in workers {
                     if worker.send(groups.clone()).is_err() {
-                        // It has stopped because of an error, which the caller gets from it.
+                        // The worker has stopped because of an error, which the caller gets from it.
                         return Ok(());
                     }
                 }
@@ -155,7 +156,7 @@ impl Rebuilt {
         }
     }
 
-    /// Applies what is not rows. The entry is of a group that ends at `end`.
+    /// Applies everything but rows. The entry is of a group that ends at `end`.
     fn apply_to_all(
         &mut self,
         entry: Entry<'_>,
@@ -180,8 +181,8 @@ impl Rebuilt {
                     };
                     self.catalog.apply(change);
                 }
-                // Sequences stand beside commit times; the checkpoint may hold a later state than
-                // this record, but then it holds that of a record further on as well.
+                // Sequences are independent of commit times. The checkpoint may have a later state than this
+                // record. Then that is the state of a record further on as well.
                 Record::SequenceAdvance { oid, value, called } => {
                     self.sequences.insert(Oid(oid), SequenceState::recovered(value, called));
                 }
@@ -205,7 +206,8 @@ impl Rebuilt {
         Ok(())
     }
 
-    /// Puts the rows of files back whose tables the same entry has made. No worker knows of these before it gets the entry.
+    /// Restores the rows of files whose tables the same entry has created. No worker knows these before it
+    /// gets the entry.
     fn load(&mut self, files: &[TableFile], beside: Beside<'_>, threads: usize) -> Result<()> {
         let tables = self.tables.read().clone();
         thread::for_each("firn-load", threads, files, |file| {
@@ -224,15 +226,15 @@ struct Worker<'a> {
     spills: SpillReader<'a>,
     /// Commits up to this time are in the tables already.
     known: Time,
-    /// Of those later up to this time some rows may be.
+    /// Some changes of later commits up to this time may be in the tables already.
     shown_until: Time,
     share: u32,
     shares: u32,
-    /// The tables it has changed, by number.
+    /// The tables that it has changed, by number.
     mine: Vec<Option<Target>>,
 }
 
-/// How many records before it is applied a row is fetched from memory.
+/// How many records before it is applied a row is prefetched.
 const AHEAD: usize = 16;
 
 impl Worker<'_> {
@@ -256,7 +258,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Whether the rows of a block are this worker's.
+    /// Whether the rows of a block belong to this worker.
     #[inline]
     fn owns(&self, table: TableId, row: RowId) -> bool {
         (u64::from(table.0) + row.block().0) % u64::from(self.shares) == u64::from(self.share)
@@ -271,7 +273,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Applies what is not of one row, but for what the reader has applied.
+    /// Applies records that are not of one row, except those that the reader has applied.
     #[cold]
     fn apply_other(&mut self, record: Record<'_>, shown: Shown) -> Result<()> {
         let Record::Spilled { number, chunks } = record else { return Ok(()) };
@@ -281,7 +283,9 @@ impl Worker<'_> {
             while let Some(record) = records.next_raw() {
                 let record = record?;
                 if record.row().is_none() {
-                    return Err(misfit("a spill file holds what is no change of a row".to_owned()));
+                    return Err(misfit(
+                        "a spill file holds a record that is not a change of a row".to_owned(),
+                    ));
                 }
                 self.apply(record, shown)?;
             }
@@ -289,8 +293,8 @@ impl Worker<'_> {
         })
     }
 
-    /// Fetches what the next record of `ahead` will change: rows lie anywhere, and to wait for one after
-    /// another takes longer than all the rest.
+    /// Prefetches what the next record of `ahead` will change. The rows are not adjacent, and to wait for one
+    /// after another takes longer than everything else.
     #[inline]
     fn prefetch<'g>(&self, ahead: &mut Ahead<'g, impl Iterator<Item = Entry<'g>>>) {
         if let Some(record) = ahead.next()
@@ -317,7 +321,7 @@ impl Worker<'_> {
             }
             self.mine[number] = Some(Target::new(table));
         }
-        Ok(self.mine[number].as_ref().expect("just put there"))
+        Ok(self.mine[number].as_ref().expect("the table was just added"))
     }
 
     fn changed(&self) -> HashSet<TableId> {
@@ -325,18 +329,18 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a checkpoint, which reads block by block, may have found in a row what a record does to it, and more that was
-/// done later. Later records tell of that as well, so that in the end the row is what it was.
+/// Whether a row may already include a record's change and later ones: a checkpoint reads block by block. The
+/// later changes have records too, so that the final row is the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
-    /// A row that is there need not be inserted: what was there before is deleted by then. One that is not there has been
-    /// deleted since.
+    /// An insert of a row that exists is skipped: another one will be deleted and inserted again by later
+    /// records. A row that does not exist has been deleted since.
     Maybe,
-    /// Whatever does not fit is damage.
+    /// Anything that does not fit is damage.
     No,
 }
 
-/// The records that are applied soon. Of a damaged one whoever applies it tells.
+/// The records that are applied soon. The error of a damaged one is reported when it is applied.
 struct Ahead<'g, E> {
     entries: E,
     records: Records<'g>,
@@ -354,7 +358,7 @@ impl<'g, E: Iterator<Item = Entry<'g>>> Ahead<'g, E> {
     }
 }
 
-/// A table that is being rebuilt, with what has to be known of its columns.
+/// A table during recovery, with the properties of its columns.
 struct Target {
     table: Arc<Table>,
     columns: Box<[Column]>,
@@ -367,8 +371,8 @@ struct Column {
 }
 
 impl Column {
-    /// What was read for this column, unless that is a NULL which it does not take. Storage believes
-    /// its callers, and the log is not one of them.
+    /// The value that was read for this column, unless it is NULL and the column is not nullable. Storage
+    /// trusts its callers, but the log cannot be trusted.
     #[inline(always)]
     fn admit<T>(&self, value: Option<T>) -> Result<Option<T>> {
         if value.is_none() && !self.nullable {
@@ -405,7 +409,7 @@ impl Target {
         Target { columns: columns.collect(), table }
     }
 
-    /// Does to the rows what `record` says. After an error the table is of no more use.
+    /// Applies a record to the rows. After an error the table cannot be used any more.
     #[inline(always)]
     fn apply(&self, record: Record<'_>, shown: Shown) -> Result<()> {
         match record {
@@ -430,7 +434,7 @@ impl Target {
                 for ((number, column), cells) in (0..).zip(&self.columns).zip(&mut columns) {
                     set_all(&restored, ColumnId(number), column, cells?.reader())?;
                 }
-                // Behind the last one it tells of bytes that are left over.
+                // After the last one it reports bytes that are left over.
                 columns.next().transpose()?;
                 restored.insert();
             }
@@ -461,7 +465,7 @@ impl Target {
         Ok(())
     }
 
-    /// What comes of a change of a row that is not there.
+    /// The result of a change of a row that does not exist.
     #[cold]
     fn missing(&self, row: RowId, what: &str, shown: Shown) -> Result<()> {
         match shown {
@@ -506,7 +510,7 @@ fn set(
     Ok(())
 }
 
-/// Sets a column of every row to the cells that are left.
+/// Sets a column of every row to the remaining cells.
 fn set_all(
     restored: &Restored<'_>,
     number: ColumnId,
@@ -514,7 +518,7 @@ fn set_all(
     mut reader: CellReader<'_>,
 ) -> Result<()> {
     let mut failure = None;
-    // An iterator ends with the first error, which is told behind it.
+    // An iterator ends with the first error, which is returned after it.
     macro_rules! each {
         ($read:ident, $admit:ident) => {
             std::iter::from_fn(|| match reader.$read().and_then(|value| column.$admit(value)) {
@@ -613,7 +617,8 @@ mod tests {
         assert_eq!(target.table.approximate_rows(), 2);
     }
 
-    /// Four rows come, change and go, and one takes the place of another; the table is as after any part of that.
+    /// Four rows are inserted, changed and deleted, and one takes the place of another. Each prefix of this
+    /// gives the same table.
     #[test]
     fn redo_of_what_is_shown_already_ends_the_same() {
         let row = |slot| RowId::new(BlockNumber(0), Slot(slot));
@@ -638,7 +643,7 @@ mod tests {
             let snapshot =
                 firn_base::Snapshot { read_time: Time(1), owner: firn_base::Stamp::committed(Time(0)) };
             let scan = target.table.scan(snapshot, &columns, true);
-            let batch = scan.next_batch(&firn_storage::pin()).expect("rows are there");
+            let batch = scan.next_batch(&firn_storage::pin()).expect("there are rows");
             let ids = batch.row_ids.expect("asked for").values().to_vec();
             format!("{ids:?} {:?}", batch.columns)
         };
@@ -651,7 +656,7 @@ mod tests {
             history.iter().for_each(|write| apply_to(&target, Shown::Maybe, write).unwrap());
             assert_eq!(rows(&target), expected, "{shown} had been shown");
         }
-        // What no block has room for is damage all the same.
+        // A row beyond the size of a block is damage in any case.
         let beyond = RowId::new(BlockNumber(0), Slot((1 << 20) - 1));
         assert!(apply_to(&whole, Shown::Maybe, |redo| redo.delete(ID, beyond)).is_err());
     }

@@ -54,8 +54,8 @@ pub struct ColumnDef {
     /// checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generated: Option<String>,
-    /// Generated for indexes alone: users neither see nor name it. Its name is what index definitions show in its place. Older logs
-    /// and checkpoints do not have this field.
+    /// Generated for indexes only: it is not visible to users. Its name is what index definitions show in its
+    /// place. Older logs and checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "is_no")]
     pub hidden: bool,
     /// Dropped: storage still has it, but users do not see it.
@@ -169,9 +169,9 @@ pub struct IndexDef {
     pub name: String,
     /// Its columns in order; that of the [condition](IndexDef::condition) comes first.
     pub columns: Vec<IndexColumnDef>,
-    /// WHERE of a partial index, as SQL text. The index has the keys of all rows; its first column is a hidden one that is TRUE where
-    /// the condition is and else NULL, so that only keys of rows that meet the condition can be equal. Older logs and checkpoints
-    /// do not have this field.
+    /// WHERE of a partial index, as SQL text. The index has the keys of all rows. Its first column is a
+    /// hidden one that is TRUE if the condition is, and NULL otherwise, so that only keys of rows that meet
+    /// the condition can be equal. Older logs and checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub condition: Option<String>,
     /// Whether it keeps keys unique.
@@ -183,16 +183,16 @@ pub struct IndexDef {
     /// When uniqueness is tested: deferred only for a deferrable constraint. Older logs and checkpoints do not have this field.
     #[serde(default)]
     pub deferral: Deferral,
-    /// Whether it was made for a foreign key, not by a user: users neither see nor name it. Older logs and checkpoints do not have
-    /// this field.
+    /// Whether it was made for a foreign key, not by a user: it is not visible to users. Older logs and
+    /// checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "is_no")]
     pub internal: bool,
-    /// What is only shown. Older logs and checkpoints do not have this field.
+    /// What is only displayed. Older logs and checkpoints do not have this field.
     #[serde(default, skip_serializing_if = "IndexAnnotations::is_empty")]
     pub annotations: IndexAnnotations,
 }
 
-/// What the definition of an index says that has no effect here. It is kept to be shown, and to be in dumps.
+/// Parts of an index's definition that have no effect here. They are kept for display and for dumps.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct IndexAnnotations {
     /// INCLUDE: which columns of the table.
@@ -204,7 +204,7 @@ pub struct IndexAnnotations {
 }
 
 impl IndexAnnotations {
-    /// Whether it says nothing.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.include.is_empty() && self.classes.is_empty() && self.parameters.is_empty()
     }
@@ -299,7 +299,7 @@ impl TableSettings {
 pub enum After {
     /// Never.
     Never,
-    /// After so many milliseconds.
+    /// After this many milliseconds.
     Milliseconds(u32),
 }
 
@@ -409,7 +409,7 @@ pub struct SequenceDef {
 pub struct CommentDef {
     /// The object.
     pub oid: Oid,
-    /// The texts: under 0 that of the object, under the others those of its columns, counted from 1.
+    /// The texts: under 0 that of the object, under other numbers those of its columns, counted from 1.
     pub texts: BTreeMap<u16, String>,
 }
 
@@ -476,7 +476,7 @@ impl Catalog {
         self.comments.get(&object)?.texts.get(&column).map(String::as_str)
     }
 
-    /// Sets or, with `None`, takes away a comment.
+    /// Sets a comment, or removes it with `None`.
     pub fn set_comment(&mut self, object: Oid, column: u16, text: Option<String>) {
         let before = self.comments.get(&object).map(|comment| comment.texts.clone());
         let mut texts = before.unwrap_or_default();
@@ -491,7 +491,7 @@ impl Catalog {
         }
     }
 
-    /// Takes away the comments on objects and columns that are no more.
+    /// Removes the comments on objects and columns that do not exist any more.
     pub fn forget_comments(&mut self) {
         let comments: Vec<Arc<CommentDef>> = self.comments.values().cloned().collect();
         for comment in comments {
@@ -588,14 +588,15 @@ pub struct StorageDef {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(try_from = "WrittenColumn", into = "WrittenColumn")]
 pub struct StorageColumn {
-    /// How its values lie there.
+    /// How its values are stored.
     pub stored: Representation,
     /// Whether it may hold NULL.
     pub nullable: bool,
 }
 
-/// A [`StorageColumn`] as logs and checkpoints have it: with the name of an [`SqlType`] that is stored so, where there is one,
-/// since programs of before know no others. `numeric` is what has 38 digits, 16 of them after the point.
+/// A [`StorageColumn`] as logs and checkpoints have it: with the name of an [`SqlType`] that is stored in
+/// this way, if there is one, since older programs know no others. `numeric` has 38 digits, 16 of them after
+/// the point.
 #[derive(Serialize, Deserialize)]
 struct WrittenColumn {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -621,11 +622,10 @@ impl TryFrom<WrittenColumn> for StorageColumn {
         WrittenColumn { stored, ty, nullable }: WrittenColumn,
     ) -> std::result::Result<StorageColumn, String> {
         let stored = match (stored, ty) {
-            (Some(name), _) => {
-                Representation::from_name(&name).ok_or_else(|| format!("\"{name}\" is no representation"))?
-            }
+            (Some(name), _) => Representation::from_name(&name)
+                .ok_or_else(|| format!("\"{name}\" is not a representation"))?,
             (None, Some(name)) => SqlType::parse(&name).map_err(|error| error.message().to_owned())?.into(),
-            (None, None) => return Err("a column says nothing of its values".to_owned()),
+            (None, None) => return Err("a column has no type".to_owned()),
         };
         Ok(StorageColumn { stored, nullable })
     }

@@ -1,26 +1,26 @@
-//! Checkpoints: what is committed, in files, so that the log before it can go.
+//! Checkpoints: the committed state in files, so that the log before it can be removed.
 //!
 //! ```text
-//!  1  cut       in the commit section: draw a snapshot and the log position that goes with it
-//!  2  write     every table that has changed since the last checkpoint, beside running
-//!               transactions, each block by a snapshot of its own, but for its blocks that have
-//!               been cold since they were written; the others keep their files
-//!  3  wait      until the log is durable up to the newest commit that a block may show
+//!  1  cut       in the commit section: take a snapshot and the log position that belongs to it
+//!  2  write     every table that has changed since the last checkpoint, with running
+//!               transactions, each block with a snapshot of its own; blocks that have been
+//!               cold since they were written keep their files
+//!  3  wait      until the log is durable up to the newest commit that a block may include
 //!  4  switch    replace the manifest: from here on the new checkpoint counts
-//!  5  clean up  remove the files that only the old one named, give up the log before the position
+//!  5  clean up  remove the files that only the old one refers to, and the log before the position
 //! ```
-//! A crash anywhere leaves a whole checkpoint: before 4 the old one, its files and its log untouched;
+//! A crash at any time leaves a complete checkpoint: before 4 the old one, its files and its log unchanged;
 //! after 4 the new one, and leftovers that opening removes.
 //!
-//! Invariant of the cut: every commit later than the snapshot has its redo behind the position.
-//! (Some earlier ones may have theirs there too; recovery skips them by their times.) Sequences run
-//! beside commit times: their states are read after the cut, and whatever is logged later than that
-//! lies behind the position as well.
+//! Invariant of the cut: every commit later than the snapshot has its redo behind the position. (Some earlier
+//! ones may have theirs there too; recovery skips them by their times.) Sequences are independent of commit
+//! times: their states are read after the cut, and everything that is logged later is behind the position as
+//! well.
 //!
-//! Invariant of the rows: a block shows everything up to the cut, and of later commits what there was when it was read. Their
-//! redo lies behind the position, so recovery does it again, and a row ends as what was last done to it. By
-//! one snapshot for all of it, transactions would lose as much as to any query that runs for seconds
-//! (docs/decisions/0039-checkpoints-read-block-by-block.md).
+//! Invariant of the rows: a block includes everything up to the cut, and of later commits what existed when
+//! it was read. Their redo is behind the position, so recovery applies it again, and a row ends with the last
+//! change. With one snapshot for the whole checkpoint, transactions would become as slow as with any query
+//! that runs for seconds (docs/decisions/0039-checkpoints-read-block-by-block.md).
 
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
@@ -38,21 +38,22 @@ use firn_storage::{Cold, ScanBatch, Table, pin};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// After a failed checkpoint the next one is tried when the log has grown by this part of what
-/// makes a checkpoint due.
+/// After a failed checkpoint the next one is tried when the log has grown by this fraction of the size that
+/// triggers a checkpoint.
 const RETRY_PART: u64 = 8;
 
-/// A checkpoint beside transactions takes this part of the threads.
+/// A checkpoint that runs with transactions uses this fraction of the threads.
 const THREADS_PART: usize = 4;
 
-/// A file of a table ends when it has so many bytes, so that several threads can write and load one table.
-/// Tiny under test, where splitting is to be common.
+/// A file of a table ends at this many bytes, so that several threads can write and load one table. Tiny in
+/// tests, where splitting should be common.
 pub(crate) const SPLIT_BYTES: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 32 << 20 };
 
-/// A file of cold blocks is not kept if fewer of its rows count than one in so many: then what counts is written again.
+/// A file of cold blocks is kept only if at least one row in this many counts; otherwise these rows are
+/// written again.
 const LEAST_PART: u64 = 2;
 
-/// Nor are small ones kept, of which a table may have so many.
+/// The largest number of small files that a table may keep.
 const MOST_SMALL_FILES: usize = 8;
 const SMALL_BYTES: u64 = SPLIT_BYTES / 2;
 
@@ -61,13 +62,13 @@ const SMALL_BYTES: u64 = SPLIT_BYTES / 2;
 pub(crate) struct Store {
     pub disk: Arc<dyn Disk>,
     pub directory: PathBuf,
-    /// Keeps everybody else out.
+    /// Excludes other processes.
     _lock: DiskLock,
     /// Locked while a checkpoint is written.
     newest: Mutex<Newest>,
     loads: Loads,
-    /// So many bytes of redo ([`Log::bytes_at`]) and of loads' files had been written at the last one: those since make a
-    /// checkpoint due.
+    /// Bytes of redo ([`Log::bytes_at`]) and of loads' files at the last checkpoint: those since then trigger
+    /// the next one.
     counted_from: AtomicU64,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
@@ -75,20 +76,20 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct Newest {
     manifest: Manifest,
-    /// Checkpoints begun, failed ones included: the number of a file is never used again, because
-    /// after an error nobody knows which manifest counts.
+    /// Checkpoints begun, including failed ones. The number of a file is never reused, because after an error
+    /// it is unknown which manifest counts.
     begun: u64,
-    /// Tables that recovery has changed since the checkpoint, of which their gates know nothing.
+    /// Tables that recovery has changed since the checkpoint, which their gates do not show.
     replayed: HashSet<TableId>,
-    /// Of each block that lies in a file of cold blocks and counts there: the generation of which it was then.
+    /// For each block that counts in a file of cold blocks: its generation when it was written.
     generations: Generations,
 }
 
 type Generations = HashMap<(TableId, BlockNumber), u64>;
 
-/// One moment of the database.
+/// The database at one time.
 struct Cut<'e> {
-    /// Reads by the snapshot until it is known what is to be written.
+    /// Reads with the snapshot until the plan is complete.
     reader: Reader<'e>,
     snapshot: Snapshot,
     position: Lsn,
@@ -102,17 +103,17 @@ struct Cut<'e> {
 struct CutTable {
     definition: Arc<TableDef>,
     table: Arc<Table>,
-    /// Whether it holds what it held at the time of the last checkpoint.
+    /// Whether its content is that of the last checkpoint.
     unchanged: bool,
 }
 
-/// What becomes of a table that has changed.
+/// The plan for a table that has changed.
 struct Plan {
     /// Files of cold blocks that are kept, with the blocks that still count.
     kept: Vec<TableFile>,
-    /// Blocks that are cold now and lie in none of them, as many together as make up a file.
+    /// Blocks that are cold now and in none of these files, grouped into files.
     cold: Vec<Vec<ColdBlock>>,
-    /// The other blocks, and how many bytes they have.
+    /// The other blocks, and their number of bytes.
     rest: Vec<BlockNumber>,
     rest_bytes: u64,
 }
@@ -124,8 +125,8 @@ struct ColdBlock {
 }
 
 impl Plan {
-    /// For a table of which there are these files. The caller holds a snapshot at least as old as that of the checkpoint; blocks that
-    /// are cold by now may have been filled since, and are no different from others then.
+    /// The plan for a table with these files. The caller holds a snapshot at least as old as that of the
+    /// checkpoint. Blocks that are cold now may have been filled since then; they are treated like others.
     fn new<'f>(table: &Table, files: impl Iterator<Item = &'f TableFile>, generations: &Generations) -> Plan {
         let (mut cold, mut rest, mut rest_bytes) = (HashMap::new(), Vec::new(), 0);
         for block in table.contents() {
@@ -142,7 +143,7 @@ impl Plan {
                 now.rows == block.1 && generations.get(&(table.id(), number)) == Some(&now.generation)
             })
         };
-        // A file of compact blocks has fewer bytes than its blocks, by which groups are formed.
+        // A file of compact blocks has fewer bytes than its blocks, whose sizes determine the groups.
         let is_small = |file: &TableFile| {
             let blocks = file.blocks.iter().flatten().map(|block| cold[&BlockNumber(block.0)].1);
             blocks.sum::<u64>() < SMALL_BYTES
@@ -166,7 +167,7 @@ impl Plan {
     }
 }
 
-/// Blocks in their order, as many together as make up a file.
+/// Groups blocks in their order into files.
 fn grouped(blocks: HashMap<BlockNumber, (Cold, u64)>) -> Vec<Vec<ColdBlock>> {
     let mut blocks: Vec<_> = blocks.into_iter().collect();
     blocks.sort_by_key(|(number, _)| number.0);
@@ -188,10 +189,10 @@ pub(crate) fn all_columns(table: &Table) -> Vec<ColumnId> {
     (0..table.columns().len()).map(|position| ColumnId(position as u16)).collect()
 }
 
-/// What one file of a table will hold.
+/// The content of one file of a table.
 struct Part<'c> {
     table: &'c CutTable,
-    /// Cold blocks go into it as wholes, of others those that the files before it leave.
+    /// Cold blocks are written as wholes; of other blocks, those that the files before it leave.
     blocks: Arc<Blocks>,
     cold: Vec<ColdBlock>,
     number: usize,
@@ -199,17 +200,17 @@ struct Part<'c> {
 }
 
 impl<'c> Part<'c> {
-    /// The parts of a table, but for what is kept.
+    /// The parts of a table, except what is kept.
     fn of(table: &'c CutTable, plan: Plan) -> Vec<Part<'c>> {
         let blocks = |numbers| Arc::new(Blocks { numbers, next: AtomicUsize::new(0) });
         let cold = plan.cold.into_iter().map(|cold| {
             let blocks = blocks(cold.iter().map(|block| block.number).collect());
             Part { table, blocks, cold, number: 0, most_bytes: u64::MAX }
         });
-        let last = usize::try_from(plan.rest_bytes / SPLIT_BYTES).expect("memory can be counted");
+        let last = usize::try_from(plan.rest_bytes / SPLIT_BYTES).expect("the size fits into memory");
         let rest = blocks(plan.rest);
         let rest = (0..=last).map(|number| {
-            // The number of parts is an estimate; what it misses goes into the last one.
+            // The number of parts is an estimate; the last part takes the remainder.
             let most_bytes = if number == last { u64::MAX } else { SPLIT_BYTES };
             Part { table, blocks: rest.clone(), cold: Vec::new(), number: 0, most_bytes }
         });
@@ -242,21 +243,21 @@ impl<'c> Part<'c> {
     }
 }
 
-/// Blocks of a table. Several files may be made of them, by threads beside each other.
+/// Blocks of a table. Several threads may write them to several files.
 struct Blocks {
     numbers: Vec<BlockNumber>,
     next: AtomicUsize,
 }
 
 impl Blocks {
-    /// Those that nobody has taken yet, one after the other.
+    /// The blocks that no thread has taken yet, one after another.
     fn take(&self) -> impl Iterator<Item = BlockNumber> {
-        // ORDERING: the number of a block is all that it gives.
+        // ORDERING: only the number itself matters.
         std::iter::from_fn(|| self.numbers.get(self.next.fetch_add(1, Ordering::Relaxed)).copied())
     }
 }
 
-/// One who reads what is committed, by a snapshot or, between two of them, by none.
+/// A reader of the committed state, with a snapshot or, between two snapshots, without one.
 struct Reader<'e> {
     engine: &'e Engine,
     slot: ActiveSlot,
@@ -270,12 +271,12 @@ impl<'e> Reader<'e> {
         Ok((Reader { engine, slot, owner: snapshot.owner }, snapshot))
     }
 
-    /// Lets go of its snapshot.
+    /// Releases its snapshot.
     fn rest(&self) {
         self.engine.active().release_snapshot(&self.slot);
     }
 
-    /// Draws a new one.
+    /// Takes a new one.
     fn now(&self) -> Snapshot {
         let read_time = self.engine.active().acquire_snapshot(&self.slot, self.engine.last());
         Snapshot { read_time, owner: self.owner }
@@ -289,8 +290,8 @@ impl Drop for Reader<'_> {
 }
 
 impl Store {
-    /// The directory as recovery leaves it, which has put its rows into `tables` and changed those that are `replayed`, by
-    /// `loaded` files as well.
+    /// The directory after recovery, which has restored its rows to `tables` and changed those that are
+    /// `replayed`, also by `loaded` files.
     pub fn new(
         disk: Arc<dyn Disk>,
         directory: PathBuf,
@@ -307,7 +308,7 @@ impl Store {
         }
         let mut generations = Generations::new();
         for (table, block) in manifest.files.iter().flat_map(blocks_of) {
-            // A block that has been replayed into is hot, or a compact one that has lost rows, which its count tells.
+            // A block with replayed changes is hot, or a compact one with fewer rows, as its count shows.
             let cold = tables.get(&table).and_then(|table| table.cold(block));
             generations.extend(cold.map(|cold| ((table, block), cold.generation)));
         }
@@ -327,12 +328,12 @@ impl Store {
         &self.loads
     }
 
-    /// Writes a checkpoint that somebody waits for.
+    /// Writes a checkpoint while the caller waits.
     pub fn checkpoint(&self, engine: &Engine, log: &Log) -> Result<()> {
         self.write(engine, log, engine.config().threads, || {})
     }
 
-    /// Writes a checkpoint on so many threads; calls `begun` once it no longer holds up anybody.
+    /// Writes a checkpoint on `threads` threads. Calls `begun` once no other thread waits for it any more.
     fn write(&self, engine: &Engine, log: &Log, threads: usize, begun: impl FnOnce()) -> Result<()> {
         let mut newest = self.newest.lock();
         log.check()?;
@@ -352,7 +353,7 @@ impl Store {
                 files.extend(newest.manifest.files.iter().filter(|file| file.table == id.0).cloned());
             }
         }
-        // The largest first, so that no thread is left alone with it at the end.
+        // The largest first, so that it is not processed last by a single thread.
         changed.sort_by_key(|table| std::cmp::Reverse(table.table.memory_bytes()));
         let loaded = self.loads.between(newest.manifest.time(), cut.snapshot.read_time);
         for LoadedFile { file, generations } in &loaded {
@@ -373,7 +374,7 @@ impl Store {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
             part.write(engine, &*self.disk, &directory, name)
         })?;
-        // In this order: the position covers all that was published by then.
+        // In this order: the position covers everything published by then.
         let until = engine.now();
         let needed = engine.last_position().max(cut.position);
         files.extend(written.into_iter().flatten());
@@ -418,7 +419,7 @@ impl Store {
         log.truncate_before(newest.manifest.position())
     }
 
-    /// Removes the files that neither the newest manifest names nor a load: after recovery.
+    /// Removes the files to which neither the newest manifest nor a load refers: after recovery.
     pub fn remove_unnamed_files(&self) -> Result<()> {
         self.remove_files_but(&self.newest.lock().manifest)
     }
@@ -427,11 +428,11 @@ impl Store {
         let directory = checkpoint_directory(&self.directory);
         let named: HashSet<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
         let mut removed = false;
-        // Listed first: what a load makes later is not among them, and what it has made by then is known.
+        // Listed first: later files of loads are not included, and earlier ones are known.
         for name in self.disk.list(&directory)? {
             if !named.contains(name.as_str()) && !self.loads.lists(&name) {
                 match self.disk.remove(&directory.join(name)) {
-                    // A load that rolls back was quicker.
+                    // A load that rolls back has removed it already.
                     Err(error) if error.state() == SqlState::UNDEFINED_FILE => {}
                     outcome => outcome?,
                 }
@@ -441,7 +442,7 @@ impl Store {
         if removed { self.disk.sync_directory(&directory) } else { Ok(()) }
     }
 
-    /// Begins a checkpoint on a thread of its own if the log has grown by so much.
+    /// Begins a checkpoint on a thread of its own if the log has grown by this much.
     pub fn checkpoint_if_due(&self, engine: &Arc<Engine>, log: &Log, after_bytes: u64) {
         let written = log.bytes_at(log.appended_lsn()) + self.loads.bytes();
         if written.saturating_sub(self.counted_from.load(Ordering::Relaxed)) < after_bytes {
@@ -451,9 +452,9 @@ impl Store {
         if worker.as_ref().is_some_and(|worker| !worker.is_finished()) {
             return;
         }
-        // Whoever asks for a checkpoint is told why there is none. Everything is still in the log.
+        // An explicit checkpoint reports its error; this one does not. Everything is still in the log.
         let retry_at = written - after_bytes + after_bytes / RETRY_PART;
-        // The engine may end while the thread begins.
+        // The engine may be closed while the thread starts.
         let engine: Weak<Engine> = Arc::downgrade(engine);
         let started = thread::start("firn-checkpoint", move || {
             let Some(engine) = engine.upgrade() else { return };
@@ -481,18 +482,17 @@ impl Store {
         if let Some(worker) = worker
             && !thread::is_current(&worker)
         {
-            // A panic of it was reported where it happened.
+            // Its panic was reported where it happened.
             let _ = worker.join();
         }
     }
 }
 
 impl Engine {
-    /// Draws a snapshot and the log position that goes with it; `last` is the time of the last
-    /// checkpoint.
+    /// Takes a snapshot and the log position that belongs to it; `last` is the time of the last checkpoint.
     fn cut(&self, log: &Log, last: Time) -> Result<Cut<'_>> {
-        // Nobody commits meanwhile: what is not in the snapshot is appended behind the position,
-        // and whatever has been written to a table shows at its gate.
+        // No commit is possible meanwhile: what is not in the snapshot is appended behind the position, and
+        // every write to a table shows at its gate.
         let _turn = self.commit.lock();
         let (reader, snapshot) = Reader::enter(self)?;
         let catalog = self.catalog_at(snapshot);
@@ -538,7 +538,7 @@ pub(crate) fn blocks_of(file: &TableFile) -> impl Iterator<Item = (TableId, Bloc
     file.blocks.iter().flatten().map(|block| (TableId(file.table), BlockNumber(block.0)))
 }
 
-/// Names for readers other than us, all different.
+/// Names for other programs, all different.
 pub(crate) fn column_names(definition: &TableDef) -> Vec<String> {
     let name = |(position, column): (usize, &crate::catalog::ColumnDef)| {
         if column.dropped { format!("_dropped_{position}") } else { column.name.clone() }

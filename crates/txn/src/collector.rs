@@ -1,7 +1,7 @@
 //! The garbage collector: takes the write sets of ended transactions in the order of their times
 //! and has storage unlink what no snapshot needs.
 //!
-//! Committers run it every few commits, while their changes are still in their cache, and only for a few
+//! Committers run it every few commits, while their changes are still in their cache. They process only a few
 //! write sets each time, so that no committer pays for everything that a long query has held back. A
 //! background tick collects the rest, also while no transaction commits. It collects everything at once, so
 //! it reads the versions of a row that has changed thousands of times only once: committers that meet such a
@@ -20,14 +20,15 @@ use std::collections::VecDeque;
 /// Models run few commits, so their limits are small.
 const MODELLED: bool = cfg!(feature = "models");
 
-/// After so many commits a committer collects. They are few enough that the rows they touched, and the memory of their undo
-/// records, which is then reused, are still in the core's cache.
+/// The number of commits after which a committer collects. They are few enough that the rows they touched,
+/// and the memory of their undo records, which is then reused, are still in the core's cache.
 const COLLECT_EVERY: usize = if MODELLED { 2 } else { 16 };
 
 /// The most write sets that a committer collects: more than are added meanwhile, so that committers alone keep up.
 const COLLECT_INLINE: usize = 2 * COLLECT_EVERY;
 
-/// After so many versions of rows a committer leaves the rest to the next tick: long chains are read again for each guard.
+/// The number of versions of rows after which a committer leaves the rest to the next tick: long chains are
+/// read again for each guard.
 const LEFT_TO_TICK: usize = if MODELLED { 4 } else { 4096 };
 
 /// How much a long reader may hold back before it is moved to the attic, some tens of megabytes: most queries end before that,
@@ -64,8 +65,8 @@ const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 16 * COLLECT_INLINE };
 /// At one tick, [`COLLECT_FROM_ATTIC`] records are settled at most this many times.
 const SETTLE_AT_ONCE: usize = 32;
 
-/// So many of the newest write sets are retained while a crash may still undo them, for readers that check whether they depend on
-/// them ([`Collector::holds_since`]).
+/// The number of the newest write sets that are retained while a crash may still undo them. Readers check
+/// whether they depend on them ([`Collector::holds_since`]).
 const SPARED: usize = if MODELLED { 1 } else { 64 };
 
 /// How many records are read for these while committers wait.
@@ -99,8 +100,8 @@ struct Turn {
     is_for_tick: bool,
 }
 
-/// Ended write sets in the order of their times. While a transaction runs, those that ended after its beginning stay
-/// here or in the attic, so that it can validate its reads.
+/// Ended write sets in the order of their times. While a transaction runs, those that ended after its
+/// beginning remain here or in the attic, so that it can validate its reads.
 #[derive(Default)]
 struct Ended {
     retired: VecDeque<Retired>,
@@ -215,7 +216,7 @@ impl Collector {
         let moves = self.ended.lock().amount().exceeds(most);
         if (moves || !turn.attic.is_empty())
             && let Some((times, now)) = active.snapshot_times(last)
-            // Otherwise a new snapshot may lie between the records in the attic.
+            // Otherwise a new snapshot may read between the records in the attic.
             && turn.attic.until() <= now
         {
             turn.settle(&times, memory);
@@ -355,7 +356,8 @@ impl Turn {
         }
     }
 
-    /// Merges records that only ended snapshots distinguish, but only so many that validating transactions do not wait long.
+    /// Merges records that only ended snapshots distinguish; their number is limited so that validating
+    /// transactions do not wait long.
     fn settle(&mut self, times: &[Time], memory: &MemoryBudget) {
         for _ in 0..SETTLE_AT_ONCE {
             let guard = pin();

@@ -1,10 +1,12 @@
-//! What the catalog says of a column's values: their type, and how they are stored.
+//! The catalog's description of a column's values: their type, and how they are stored.
 //!
-//! The two are not one thing. A plain `numeric` column is stored with 38 digits, 16 of them after the point, if the
-//! engine that speaks [`SqlType`] made it, and with a scale for each value if another one did. So a column has a [`Type`] and the
-//! [`Representation`] that its physical table has for it, which [`StorageColumn`](crate::catalog::StorageColumn) says as well.
+//! These can differ. If the engine that uses [`SqlType`] made a plain `numeric` column, it is stored with 38
+//! digits, 16 of them after the point. If another one did, it is stored with a scale for each value. So a
+//! column has a [`Type`] and the [`Representation`] of its physical table, which is also in
+//! [`StorageColumn`](crate::catalog::StorageColumn).
 //!
-//! In logs and checkpoints a column that [`SqlType`] describes wholly is the name of that type, as it always was. Any other is
+//! In logs and checkpoints a column that an [`SqlType`] describes completely is the name of that type. Any
+//! other is
 //!
 //! ```text
 //! {"oid":1231,"modifier":-1,"collation":0,"stored":"list(numeric)"}
@@ -18,19 +20,19 @@ use std::result;
 /// The type of a column, and how its values are stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColumnType {
-    /// What values mean.
+    /// The meaning of the values.
     pub declared: Type,
-    /// How they lie in blocks.
+    /// How they are stored in blocks.
     pub stored: Representation,
 }
 
 impl ColumnType {
-    /// A column whose values are stored as its type has them. `None` of types that no column has.
+    /// A column whose values are stored as its type requires. `None` for types that no column has.
     pub fn new(declared: Type) -> Option<ColumnType> {
         Some(ColumnType { declared, stored: declared.representation()? })
     }
 
-    /// The [`SqlType`] that describes the column wholly, if there is one.
+    /// The [`SqlType`] that describes the column completely, if there is one.
     pub fn as_sql_type(self) -> Option<SqlType> {
         let ty = match (self.declared.id, self.stored) {
             // Columns made from quotients are plain numerics to users.
@@ -42,15 +44,15 @@ impl ColumnType {
         (ColumnType::from(ty) == self).then_some(ty)
     }
 
-    /// The [`SqlType`] that describes the column wholly; 0A000 if there is none.
+    /// The [`SqlType`] that describes the column completely; 0A000 if there is none.
     pub fn to_sql_type(self) -> Result<SqlType> {
         self.as_sql_type().ok_or_else(|| {
             Error::unsupported(format_args!("a column of type {} that is stored as {}", self, self.stored))
         })
     }
 
-    /// The [`SqlType`] that describes the column wholly. Panics if there is none: statements that name a table
-    /// with such a column are refused before they look at it.
+    /// The [`SqlType`] that describes the column completely. Panics if there is none: statements that refer
+    /// to a table with such a column are refused before they use it.
     pub fn sql_type(self) -> SqlType {
         self.as_sql_type().expect("tables with columns of other types are refused by name")
     }
@@ -111,7 +113,7 @@ impl<'de> Deserialize<'de> for ColumnType {
     }
 }
 
-/// A type of values that are stored so, if there is one.
+/// A type whose values are stored in this way, if there is one.
 pub(crate) fn stored_so(stored: Representation) -> Option<SqlType> {
     Some(match stored {
         Representation::Boolean => SqlType::Boolean,
@@ -153,7 +155,7 @@ pub(crate) mod representation {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Representation, D::Error> {
         let name = String::deserialize(deserializer)?;
         Representation::from_name(&name)
-            .ok_or_else(|| D::Error::custom(format_args!("\"{name}\" is no representation")))
+            .ok_or_else(|| D::Error::custom(format_args!("\"{name}\" is not a representation")))
     }
 }
 
@@ -162,8 +164,8 @@ mod tests {
     use super::*;
 
     fn through(ty: ColumnType) -> String {
-        let written = serde_json::to_string(&ty).expect("it is written");
-        assert_eq!(serde_json::from_str::<ColumnType>(&written).expect("it is read"), ty);
+        let written = serde_json::to_string(&ty).expect("the type is written");
+        assert_eq!(serde_json::from_str::<ColumnType>(&written).expect("the type is read"), ty);
         written
     }
 
@@ -183,23 +185,27 @@ mod tests {
     #[test]
     fn one_type_may_be_stored_in_two_ways() {
         let of_before = ColumnType::from(SqlType::NUMERIC);
-        let of_now = ColumnType::new(Type::new(TypeId::NUMERIC)).expect("columns have it");
+        let of_now = ColumnType::new(Type::new(TypeId::NUMERIC)).expect("columns of this type exist");
         assert_eq!(of_before.declared, of_now.declared);
         assert_eq!(of_before.stored, Representation::Decimal { precision: 38, scale: 16 });
         assert_eq!(of_now.stored, Representation::Numeric);
         assert_eq!(of_before.as_sql_type(), Some(SqlType::NUMERIC));
-        assert_eq!(of_now.as_sql_type(), None, "its values are not what that type's are");
+        assert_eq!(of_now.as_sql_type(), None, "its values are stored differently");
         assert_eq!(through(of_now), r#"{"oid":1700,"modifier":-1,"collation":0,"stored":"numeric"}"#);
     }
 
     #[test]
     fn arrays_and_types_without_a_name_of_before_keep_all_that_they_have() {
-        let array = Type::varchar(5).array().expect("it has arrays").with_collation(Collation::C);
-        let array = ColumnType::new(array).expect("columns have it");
+        let array = Type::varchar(5).array().expect("arrays of this type exist").with_collation(Collation::C);
+        let array = ColumnType::new(array).expect("columns of this type exist");
         assert_eq!(through(array), r#"{"oid":1015,"modifier":9,"collation":950,"stored":"list(text)"}"#);
         assert!(array.to_sql_type().is_err());
         let other = ColumnType::new(Type::new(TypeId::TEXT).with_collation(Collation::C));
-        assert_eq!(other.expect("columns have it").as_sql_type(), None, "its collation has no name");
+        assert_eq!(
+            other.expect("columns of this type exist").as_sql_type(),
+            None,
+            "its collation has no name"
+        );
         assert_eq!(ColumnType::new(Type::new(TypeId::ANYARRAY)), None);
     }
 }

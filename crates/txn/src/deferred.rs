@@ -4,9 +4,9 @@
 //! deferred checks and the effects of SET CONSTRAINTS. The crate that writes rows makes the checks, and
 //! [`Transaction::commit`](crate::Transaction::commit) asserts that it has.
 //!
-//! A check names a row or a key, not a version of it: however often a row changes, it is checked once, as it
-//! is at that time. Checks that were made stay listed until the transaction ends, because of savepoints: a
-//! rollback drops the checks that were added since, and lists those again that were made since.
+//! A check refers to a row or a key, not to a version of it: however often a row changes, it is checked once,
+//! as it is at that time. Checks that were made remain listed until the transaction ends, because of
+//! savepoints: a rollback drops the checks that were added since, and lists those again that were made since.
 //!
 //! The memory that they take is counted as that of what the transaction has written.
 

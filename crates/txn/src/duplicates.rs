@@ -20,7 +20,7 @@ impl Transaction {
     /// transaction is changing the other row, or has since this one began.
     ///
     /// A serializable transaction does not note that there is no other row: transactions that come later keep
-    /// it so, as long as the row stays.
+    /// it so, as long as the row exists.
     pub fn is_duplicate(
         &self,
         table: &Table,
@@ -48,7 +48,7 @@ impl Transaction {
     pub fn refuse_duplicates(&self, table: &Table, index: IndexId) -> Result<()> {
         let indexes = table.indexes();
         let index = indexes.iter().find(|candidate| candidate.spec().id == index);
-        let index = index.expect("it has just been built");
+        let index = index.expect("the index has just been built");
         let mut last = KeyBuffer::new();
         let mut found = false;
         index.range(Bound::Unbounded, Bound::Unbounded, false, &pin(), &mut |key, _| {

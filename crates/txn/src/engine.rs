@@ -3,10 +3,10 @@
 //! It owns the commit clock, the running transactions, the log, the physical tables, the versions
 //! of the catalog and the sequences' counters.
 //!
-//! Commit is one short critical section ([`Engine::commit_section`]): validate against the commits
-//! since the validation before it, draw the time, append to the log, stamp, publish. No transaction can
-//! draw a read time between the draw and the last stamp, because read times are drawn from the newest
-//! published time, which is stored at the very end.
+//! Commit is one short critical section ([`Engine::commit_section`]): validate against the commits since the
+//! validation before it, draw the time, append to the log, stamp, publish. Read times are drawn from the
+//! newest published time, which is stored at the very end. So no transaction can draw a read time between the
+//! draw and the last stamp.
 
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
@@ -38,7 +38,8 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often garbage is collected while no transaction commits. Miri goes by the clock, and would do nothing else.
+/// How often garbage is collected while no transaction commits. Miri uses the real clock, and would do
+/// nothing else.
 const COLLECT_INTERVAL: Duration = Duration::from_millis(if cfg!(miri) { 5_000 } else { 10 });
 
 /// The interval grows up to this while there is nothing to collect, so that an idle database hardly runs.
@@ -203,7 +204,7 @@ impl Engine {
 
     /// The newest committed catalog.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalogs.read().last().expect("there always is one").1.clone()
+        self.catalogs.read().last().expect("there is always a version").1.clone()
     }
 
     /// The catalog that `snapshot` sees, its own changes apart.
@@ -345,7 +346,7 @@ impl Engine {
         time
     }
 
-    /// A number that [`Engine::draw_number`] has not given: all that it has given are smaller.
+    /// A number greater than all that [`Engine::draw_number`] has returned.
     pub fn next_number(&self) -> u64 {
         self.newest.time.load(Ordering::SeqCst) + 1
     }
@@ -491,8 +492,8 @@ impl Engine {
         self.store.as_ref().zip(self.log.as_ref())
     }
 
-    /// Enters a transaction, or a reader that is none, among the running ones, and draws its snapshot; 53300 if too many run
-    /// already. [`Engine::leave`] removes it.
+    /// Adds a transaction, or a reader without one, to the running ones, and takes its snapshot; 53300 if too
+    /// many run already. [`Engine::leave`] removes it.
     #[inline]
     pub(crate) fn enter(&self, isolation: Isolation) -> Result<(ActiveSlot, Snapshot)> {
         self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))
@@ -763,7 +764,7 @@ impl Engine {
     fn safe_time(&self) -> Time {
         let Some(log) = &self.log else { return Time(u64::MAX) };
         if log.check().is_err() {
-            // Nothing more will be, and nothing waits for it.
+            // Nothing more will be on disk, and nothing waits for it.
             return Time(u64::MAX);
         }
         // In this order: the position covers everything that was published by then.

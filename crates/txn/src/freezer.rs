@@ -1,16 +1,17 @@
 //! The freezer: finds blocks that are not written to any more, and has storage freeze them.
 //!
-//! It works in rounds. At the beginning of a round every hot block begins to *cool*. A write to a block ends that, so a
-//! block that still cools at the end of the round has not been written to for the length of the round
-//! ([`Config::freeze_after`](crate::Config::freeze_after), or the table's own setting). So all that a transaction does
-//! for the freezer is to check the state of the blocks to which it writes, which it does anyway. Compact blocks take part
-//! only with their chain heads, which they free instead.
+//! It works in rounds. At the beginning of a round every hot block begins to *cool*. A write to a block ends
+//! that. So a block that still cools at the end of the round has not been written to for the length of the
+//! round. That is [`Config::freeze_after`](crate::Config::freeze_after), or the table's own setting. So all
+//! that a transaction does for the freezer is to check the state of the blocks to which it writes, which it
+//! does anyway. Compact blocks take part only with their chain heads, which are freed instead.
 //!
-//! Blocks are frozen a few at a time, so that the collector, which runs on the same thread, does not have to wait. At the
-//! end of a round rows are moved between the blocks of a table that are not frozen only because of gaps, in small
-//! transactions: the fullest blocks are frozen in the next round, and the emptiest free their memory. Rows are not moved
-//! while a transaction runs that began more than a short time ago: their old slots would have to stay for it, and if it
-//! then changed a row that has moved, it would get a conflict with no transaction that it can see.
+//! Blocks are frozen a few at a time, so that the collector, which runs on the same thread, does not have to
+//! wait. At the end of a round rows are moved between the blocks of a table that are not frozen only because
+//! of gaps, in small transactions: the fullest blocks are frozen in the next round, and the memory of the
+//! emptiest is freed. Rows are not moved while a transaction runs that began more than a short time ago.
+//! Their old slots would have to be kept for it. If it then changed a row that has moved, it would get a
+//! conflict with no transaction that it can see.
 
 use crate::engine::Engine;
 use crate::isolation::Isolation;
@@ -27,7 +28,8 @@ const MODELLED: bool = cfg!(feature = "models");
 /// How many blocks are checked, and frozen, at a time; each takes some tenths of a millisecond.
 const AT_ONCE: usize = if MODELLED { 1 } else { 16 };
 
-/// How many blocks rows are moved between in a round; how many rows are moved, in all and by one transaction.
+/// The number of blocks between which rows are moved in a round, and of the rows that are moved, in all and
+/// by one transaction.
 const GROUP: usize = if MODELLED { 4 } else { 32 };
 pub(crate) const MOVED: usize = if MODELLED { 4 } else { 64 << 10 };
 const MOVED_AT_ONCE: usize = if MODELLED { 2 } else { 1024 };
@@ -48,7 +50,7 @@ struct State {
 /// milliseconds, or some more after idle time.
 const SHORT_AGE: Duration = if MODELLED { Duration::MAX } else { Duration::from_millis(50) };
 
-/// How far a call of [`Freezer::work`] has come.
+/// The progress of a call of [`Freezer::work`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Progress {
     /// There is nothing to do yet.

@@ -4,7 +4,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::{Index, IndexSpec, MemoryBudget, Table, pin};
 
-/// After so many rows the build checks whether there is memory for the index.
+/// The number of rows after which the build checks whether there is memory for the index.
 const ROWS_BETWEEN_CHECKS: usize = 4096;
 
 /// Builds an index over every row in place, on at most `threads` threads. Errors: 53200 if it outgrows `limit`, 23505 if it is

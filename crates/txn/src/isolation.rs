@@ -1,6 +1,6 @@
 //! Isolation levels.
 
-/// From which effects of other transactions a transaction is isolated. Each level includes those before it.
+/// The degree to which a transaction is isolated from others. Each level includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Isolation {
     /// Reads the newest snapshot whenever it is [refreshed](crate::Transaction::refresh): SQL's READ COMMITTED.
@@ -13,7 +13,7 @@ pub enum Isolation {
 }
 
 impl Isolation {
-    /// The level with this number, which is what casting a level to an integer yields.
+    /// The level with this number, which is that of a cast to an integer.
     pub(crate) fn from_number(number: u32) -> Isolation {
         match number {
             0 => Isolation::ReadCommitted,

@@ -1,4 +1,4 @@
-//! The manifest: the one small file that says what a database directory holds.
+//! The manifest: the one small file that describes the contents of a database directory.
 //!
 //! ```text
 //! directory/
@@ -16,7 +16,7 @@
 //! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
-//! Whatever the manifest does not name is not part of the database: leftovers of a crash.
+//! A file to which the manifest does not refer is not part of the database: it is left over from a crash.
 
 use crate::catalog::CatalogChange;
 use firn_base::disk::Disk;
@@ -25,12 +25,13 @@ use firn_log::DatabaseId;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// The version of the format of a database directory that this code writes and reads. It covers the
-/// manifest, the checkpoint files and the layout of blocks, which row ids depend on.
+/// The version of the format of a database directory that this code writes and reads. It covers the manifest,
+/// the checkpoint files and the layout of blocks, which row ids depend on.
 pub const DIRECTORY_VERSION: u32 = 4;
 
-/// The first version that can still be read: it knew no files of which only some blocks count. The second showed in its files
-/// nothing later than the checkpoint's time. The third had no columns but those of [`SqlType`](firn_base::SqlType).
+/// The first version that can still be read: it had no files of which only some blocks count. In the second,
+/// files showed nothing later than the checkpoint's time. The third had only columns of
+/// [`SqlType`](firn_base::SqlType).
 const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 /// The manifest's name in the directory.
@@ -52,44 +53,46 @@ pub fn log_directory(directory: &Path) -> PathBuf {
     directory.join("log")
 }
 
-/// What a database directory holds.
+/// The contents of a database directory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
-    /// Identifies the database; its log segments bear it too.
+    /// Identifies the database; its log segments have it too.
     #[serde(with = "hexadecimal")]
     pub database: DatabaseId,
-    /// False while the database is being created: then it holds nothing yet, whatever lies there.
+    /// False while the database is being created: then it is empty, whatever files exist.
     pub complete: bool,
     /// How many checkpoints were begun; names their files.
     pub checkpoint: u64,
-    /// The checkpoint holds everything committed up to this time. Of later commits the catalog shows nothing, …
+    /// The checkpoint includes everything committed up to this time. Of later commits the catalog shows
+    /// nothing, …
     pub time: u64,
-    /// … and the rows only such as were committed up to this time, of each some or all: their redo is to be done once more.
+    /// … and the rows include only those up to this time, each in part or as a whole: their redo has to be
+    /// applied again.
     #[serde(default)]
     pub until: u64,
-    /// Where in the log to look for later commits.
+    /// The log position from which later commits are read.
     pub position: u64,
-    /// How far the log must reach, for them to be whole.
+    /// The log position up to which these commits are complete.
     #[serde(default)]
     pub needed: u64,
     /// Bytes of a block, which row ids depend on.
     pub block_bytes: u64,
-    /// The catalog and the physical tables, as a change of nothing.
+    /// The catalog and the physical tables, as a change of an empty catalog.
     pub catalog: CatalogChange,
-    /// Where the sequences stand.
+    /// The states of the sequences.
     pub sequences: Vec<SequenceEntry>,
     /// The files of the tables that hold rows.
     pub files: Vec<TableFile>,
 }
 
-/// Where a sequence stands: see [`firn_log::Record::SequenceAdvance`].
+/// The state of a sequence: see [`firn_log::Record::SequenceAdvance`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct SequenceEntry {
-    /// Which one.
+    /// The sequence.
     pub oid: u32,
-    /// The value last given, or the one to give first.
+    /// The value last returned, or the first one to return.
     pub value: i64,
-    /// Whether `value` was given.
+    /// Whether `value` was returned.
     pub called: bool,
 }
 
@@ -100,24 +103,24 @@ pub struct TableFile {
     pub table: u32,
     /// Its name in the checkpoint directory.
     pub name: String,
-    /// How many rows it holds.
+    /// The number of its rows.
     pub rows: u64,
     /// Its length.
     pub bytes: u64,
     /// CRC32C of all of it.
     pub crc: u32,
-    /// Of a file that was written block by block: those that count. The rows of the others lie in later files, or are no
-    /// more. Of a file without this all rows count.
+    /// For a file that was written block by block: those that count. The rows of the others are in later
+    /// files, or were deleted. In a file without this all rows count.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "blocks")]
     pub blocks: Option<Vec<FileBlock>>,
 }
 
-/// A block of a file, and how many rows of it lie there.
+/// A block of a file, and its number of rows there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileBlock(pub u64, pub u32);
 
 impl Manifest {
-    /// Where in the log to look for commits that the checkpoint does not hold.
+    /// The log position from which commits are read that the checkpoint does not include.
     pub fn position(&self) -> Lsn {
         Lsn(self.position)
     }
@@ -127,7 +130,7 @@ impl Manifest {
         Time(self.time)
     }
 
-    /// The commit time up to which the rows may show some of what the log says as well.
+    /// The commit time up to which the rows may include changes that are also in the log.
     pub fn until(&self) -> Time {
         Time(self.until.max(self.time))
     }
@@ -141,7 +144,7 @@ impl Manifest {
         bytes
     }
 
-    /// Reads and checks the bytes of the file at `path`.
+    /// Decodes and checks the bytes of the file at `path`.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Manifest> {
         let damaged = |what: &str| {
             Error::new(
@@ -188,8 +191,8 @@ impl Manifest {
         Manifest::decode(&disk.read(&path)?, &path).map(Some)
     }
 
-    /// Makes it the manifest of a directory, in one step. After an error either it or the one
-    /// before is.
+    /// Makes it the manifest of a directory, atomically. After an error either it or the former one is in
+    /// place.
     pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
         disk.replace(&directory.join(MANIFEST), &directory.join(MANIFEST_TEMPORARY), &self.encode())
     }
@@ -233,7 +236,7 @@ mod blocks {
         };
         let words = String::deserialize(deserializer)?;
         let blocks: Option<Vec<FileBlock>> = words.split_whitespace().map(block).collect();
-        blocks.map(Some).ok_or_else(|| D::Error::custom("what should be blocks and their rows is none"))
+        blocks.map(Some).ok_or_else(|| D::Error::custom("this is not a list of blocks with their rows"))
     }
 }
 
@@ -279,7 +282,7 @@ mod tests {
             let before = [version.as_bytes(), &bytes[8..]].concat();
             assert_eq!(Manifest::decode(&before, Path::new("MANIFEST")).unwrap(), manifest());
         }
-        // They knew neither of these, and nothing in their files was later than the checkpoint.
+        // They had neither of these, and nothing in their files was later than the checkpoint.
         let body = std::str::from_utf8(&bytes).unwrap().split_once('\n').unwrap().1;
         let lines = body.lines().filter(|line| !line.contains("\"until\"") && !line.contains("\"needed\""));
         let body = lines.collect::<Vec<_>>().join("\n");

@@ -1,4 +1,4 @@
-//! The merger: encodes frozen blocks that stay cold, so that they join main, and keeps main dense.
+//! The merger: encodes frozen blocks that remain cold, so that they join main, and keeps main dense.
 //!
 //! It has a thread of its own, since a merge of large dictionaries takes seconds, for which the collector cannot wait.
 //! [`Table::compact`] does the work; this module decides when. Rows are moved out of compact blocks that have lost most of

@@ -1,9 +1,8 @@
 //! Transactions in Rust: access paths that are prepared once, and closures that run until they commit.
 //!
-//! A [`TableAccess`] finds a table by its name and makes [`Columns`] to read, set or insert and [`Key`]s
-//! to find rows by. Both know the Rust types of their values ([`firn_storage::typed`]) and check them
-//! against the table's when they are made, so that using them takes no look-up by name, no conversion and
-//! no plan.
+//! A [`TableAccess`] finds a table by its name and makes [`Columns`] to read, set or insert and [`Key`]s to
+//! find rows by. Both know the Rust types of their values ([`firn_storage::typed`]) and check them against
+//! the table's when they are made. So their use needs no look-up by name, no conversion and no plan.
 //!
 //! ```
 //! # use firn_txn::{ColumnSpec, Config, Engine, IndexColumn, IndexSpec, TableAccess, pin};
@@ -274,7 +273,7 @@ enum Way {
     Delete = 4,
 }
 
-/// Bits of ways.
+/// The number of ways.
 const WAYS: u32 = 3;
 
 /// A version of the catalog and the kinds of change that constraints forbid in it, in one word.
@@ -323,7 +322,7 @@ impl<K: Row> Key<K> {
         assert!(Arc::ptr_eq(&self.table, table), "key and columns are of one table");
     }
 
-    /// Asserts that its keys name all columns of a unique index.
+    /// Asserts that its keys have all columns of a unique index.
     #[inline(always)]
     fn check_unique(&self, table: &Arc<Table>) {
         self.check(table);
@@ -459,9 +458,9 @@ impl Transaction {
         );
     }
 
-    /// Calls `visit` with every visible row between two keys, in key order or against it, until it returns false.
-    /// A key may have only the first columns of the index; then it stands for all keys that begin with it. The
-    /// columns of the key count as read too, since they determine the order.
+    /// Calls `visit` with every visible row between two keys, in key order or against it, until it returns
+    /// false. A key may have only the first columns of the index; then it represents all keys that begin with
+    /// it. The columns of the key count as read too, since they determine the order.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn range_as<'g, K: Row, R: Row>(

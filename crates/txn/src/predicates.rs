@@ -1,10 +1,10 @@
 //! The predicate log: what a transaction has read, as predicates, and whether it would read the same now.
 //!
-//! Precision locking (Jordan, Banerjee and Batman 1981): before a transaction commits, it tests its own
-//! predicates against the writes of others since it began. So the cost depends on their writes and not on
-//! how much it has read. Its reads are valid if every row that others changed has the same effect on each
-//! of its predicates now as in its snapshot: then the result is the same as if the whole transaction had run
-//! at its commit time.
+//! It implements precision locking (Jordan, Banerjee and Batman, "Precision Locks", SIGMOD 1981): before a
+//! transaction commits, it tests its own predicates against the writes of others since it began. So the cost
+//! depends on their writes and not on how much it has read. Its reads are valid if every row that others
+//! changed has the same effect on each of its predicates now as in its snapshot: then the result is the same
+//! as if the whole transaction had run at its commit time.
 //!
 //! | read | predicate | conflicts with |
 //! |---|---|---|
@@ -12,10 +12,10 @@
 //! | nothing under a key; a range of an index, under conditions | a range of keys, and a [`Restriction`] of each column | a row that enters or leaves it; a new value of a column read of a row in it |
 //! | a table, under conditions | a restriction of each column | likewise |
 //!
-//! Rows are compared as the snapshot saw them and as they are committed now, whatever happened in
-//! between: a value that was set and set back has no effect on reads. That is more precise than testing
-//! every before- and after-image. A range covers what keys, summaries or prefixes of strings determine;
-//! columns of other conditions count as read.
+//! Rows are compared as the snapshot saw them and as they are committed now, whatever happened in between: a
+//! value that was set and set back has no effect on reads. That is more precise than testing every before-
+//! and after-image. A range covers what keys, summaries or prefixes of strings determine; columns of other
+//! conditions count as read.
 
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, ColumnSet, Error, Result, RowId, Snapshot, TableId, Time};
@@ -165,7 +165,7 @@ impl Hull {
         })
     }
 
-    /// Whether keys with this beginning may lie between two bounds.
+    /// Whether keys with this prefix may be between two bounds.
     fn may_begin(key: &[u8], least: Option<&KeyBuffer>, greatest: Option<&KeyBuffer>) -> bool {
         let common = |bound: &KeyBuffer| key.len().min(bound.as_slice().len());
         least.is_none_or(|least| key[..common(least)] >= least.as_slice()[..common(least)])
@@ -554,8 +554,8 @@ impl TableReads {
         }
     }
 
-    /// Removes what was read since a mark. The set of columns stays as it is, perhaps too large; so do the columns of a scan that
-    /// was noted before the mark.
+    /// Removes what was read since a mark. The set of columns does not change and may be too large; so may
+    /// the columns of a scan that was noted before the mark.
     fn truncate(&mut self, mark: TableMark) {
         if self.rows_widened == mark.rows_widened {
             self.is_sorted &= mark.rows >= self.rows.len();
@@ -847,7 +847,7 @@ impl<'g> Difference<'g> {
 }
 
 impl KeyRange {
-    /// Whether a full key lies in the range. Bounds may be prefixes, as those of [`Index::range`].
+    /// Whether a full key is in the range. Bounds may be prefixes, as those of [`Index::range`].
     fn contains(&self, key: &[u8]) -> bool {
         let above = match &self.low {
             Bound::Unbounded => true,

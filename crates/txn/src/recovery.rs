@@ -100,8 +100,8 @@ pub(crate) fn open(
     })
 }
 
-/// Locks the directory. The last handle of a database may be one of its own threads, which releases the
-/// lock shortly after the user's last handle, so a held lock is retried for a short time.
+/// Locks the directory. The last handle of a database may be one of its own threads, which releases the lock
+/// shortly after the user's last handle. So a held lock is retried for a short time.
 fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
     let begun = clock::now();
     loop {
@@ -192,7 +192,7 @@ fn check_that_there_is_a_log(disk: &dyn Disk, log_directory: &Path) -> Result<()
     .with_hint("Put its files back from a backup of this database."))
 }
 
-/// Checks that the log contains the commits whose rows the checkpoint's files may show.
+/// Checks that the log contains the commits that the checkpoint's files may include.
 fn check_that_the_log_reaches(end: Lsn, manifest: &Manifest, log_directory: &Path) -> Result<()> {
     if end.0 >= manifest.needed {
         return Ok(());
@@ -242,7 +242,7 @@ fn load(
     let gaps: Mutex<Vec<Filled>> = Mutex::default();
     thread::for_each("firn-load", threads, &files, |file| {
         let table = rebuilt.tables.read().get(&TableId(file.table)).cloned();
-        let table = table.expect("the manifest, whose checksum is right, describes the tables of its files");
+        let table = table.expect("the manifest, whose checksum is valid, describes the tables of its files");
         table_file::load(disk, &checkpoint_directory(directory), file, &table)?;
         let cold =
             file.blocks.iter().flatten().map(|FileBlock(number, _)| (table.clone(), BlockNumber(*number)));
@@ -276,7 +276,7 @@ fn open_gaps(gaps: &mut Vec<Filled>, of: impl Fn(&Table, BlockNumber) -> bool) {
         let opened = of(table, *number);
         if opened {
             let all = rows.iter().all(|row| table.delete_restored(*row));
-            assert!(all, "they are there until now");
+            assert!(all, "the filled rows exist");
         }
         !opened
     });

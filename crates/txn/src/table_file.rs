@@ -1,9 +1,9 @@
-//! Rows of one table as an Arrow IPC file: what a checkpoint is made of. A large table has several.
+//! Rows of one table as an Arrow IPC file: checkpoints consist of these. A large table has several.
 //!
-//! The first column, `_rowid`, says under which id each row lives; the others are the table's, by
-//! position, dropped ones included. Any Arrow reader can open the file. It is written past the operating system's page cache:
-//! through it, a quarter of the processor time of TPC-C beside a checkpoint went into copying there. Arrow files carry no
-//! checksum, so the manifest keeps one of the whole file, checked before the file is believed.
+//! The first column, `_rowid`, has the row ids; the others are the table's, by position, including dropped
+//! ones. Any Arrow reader can open the file. It is written without the operating system's page cache: with
+//! it, a quarter of the processor time of TPC-C during a checkpoint was spent on copying. Arrow files have no
+//! checksum, so the manifest has one of the whole file, which is checked before the file is used.
 
 use crate::manifest::{FileBlock, TableFile};
 use arrow_array::cast::AsArray;
@@ -21,23 +21,23 @@ use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
-/// The column that holds the rows' ids.
+/// The column of the rows' ids.
 const ROW_ID: &str = "_rowid";
-/// How much is written, and read for the checksum, at once.
+/// Bytes that are written, or read for the checksum, at once.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// What goes into one file.
+/// The content of one file.
 pub(crate) struct Content<'c> {
-    /// Gives all columns of some more rows, with their ids; none of nothing, and nothing at the end.
+    /// Returns all columns of some more rows, with their ids: at least one row, and `None` at the end.
     pub more: &'c dyn Fn() -> Result<Option<Vec<ScanBatch>>>,
-    /// The file ends when it has so many bytes. What is left then goes into others.
+    /// The file ends at this many bytes. The remaining rows go to others.
     pub most_bytes: u64,
-    /// Whether whole blocks are given, for the file to say which.
+    /// Whether whole blocks are written, so that the file lists them.
     pub by_block: bool,
 }
 
-/// Writes a file of a table, and makes it safe but for its name. `columns` are the names for readers other than us.
-/// `None`, and no file, if there is no row left.
+/// Writes a file of a table, and syncs all but its name. `columns` are the names for other programs. `None`,
+/// and no file, if there is no row left.
 pub(crate) fn write(
     disk: &dyn Disk,
     directory: &Path,
@@ -75,7 +75,7 @@ pub(crate) fn write(
                 }
             }
             let row_ids: ArrayRef = Arc::new(row_ids);
-            // The heap of a block is not to be written once per column and batch.
+            // The heap of a block should not be written once for each column and batch.
             let arrays = std::iter::once(row_ids).chain(scanned.columns.iter().map(tightened)).collect();
             let record_batch =
                 RecordBatch::try_new(schema.clone(), arrays).expect("the scan yields the table's types");
@@ -99,15 +99,15 @@ pub(crate) fn write(
     Ok(Some(TableFile { table: table.id().0, name, rows, bytes, crc, blocks }))
 }
 
-/// The block that rows lie in, which is the same for all rows of a batch.
+/// The block of the rows of a batch, which is the same for all.
 fn block_of(row_ids: &UInt64Array) -> u64 {
     RowId::from_bits(row_ids.value(0)).block().0
 }
 
-/// Puts the rows of a file that count where they were, into a table that holds none of them yet. Blocks that were cold
-/// when they were written are frozen again, if they have no gaps.
+/// Restores the counting rows of a file into a table that has none of them yet. Blocks that were cold when
+/// they were written are frozen again, if they have no gaps.
 ///
-/// Error: XX001 if the file is missing or is not what the manifest says.
+/// Error: XX001 if the file is missing or differs from the manifest.
 pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {
     let path = directory.join(&entry.name);
     let file = disk.open(&path).map_err(|error| match error.state() {
@@ -135,7 +135,7 @@ pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: 
         row_ids.clear();
         let ids = batch.column(0).as_primitive_opt::<UInt64Type>();
         let ids = ids.filter(|ids| !ids.is_empty());
-        let ids = ids.ok_or_else(|| damaged(&path, "its row ids are no row ids"))?;
+        let ids = ids.ok_or_else(|| damaged(&path, "its row ids are invalid"))?;
         rows += batch.num_rows() as u64;
         if let Some(left) = &mut left {
             let Some(left) = left.get_mut(&block_of(ids)) else { continue };
@@ -183,7 +183,7 @@ fn damaged(path: &Path, what: &str) -> Error {
     .with_hint("Restore the database directory from a backup.")
 }
 
-/// An error of the Arrow library about a file whose bytes are what they should be.
+/// An error of the Arrow library about a file whose checksum is valid.
 #[cold]
 fn unexpected(path: &Path, error: &ArrowError) -> Error {
     damaged(path, &error.to_string())
@@ -199,7 +199,7 @@ struct Output<'f> {
     buffer: PageBuffer,
     at: u64,
     crc: u32,
-    /// What went wrong, which `io::Error` cannot say.
+    /// The error, which `io::Error` cannot represent.
     failure: Option<Error>,
 }
 
@@ -212,7 +212,7 @@ impl Output<'_> {
         Ok(())
     }
 
-    /// Writes what is left, as a whole page of which the rest is cut off again.
+    /// Writes the rest, as a whole page that is then truncated.
     fn finish(&mut self) -> Result<()> {
         let left = self.buffer.bytes();
         let (start, end) = (self.at, self.at + left.len() as u64);
@@ -236,7 +236,7 @@ impl Write for Output<'_> {
         Ok(taken)
     }
 
-    /// Nothing: the bytes go out when they are many or the file ends.
+    /// Does nothing: the bytes are written when there are enough or the file ends.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

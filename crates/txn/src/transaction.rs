@@ -1,11 +1,12 @@
-//! A transaction: a snapshot, a write set, locks, and the way to end it.
+//! A transaction: a snapshot, a write set, locks, and its end.
 //!
-//! The parts have files of their own: `snapshot.rs` says what becomes of the snapshot, `reading.rs` and `writing.rs` read and
-//! change rows, `read_notes.rs` takes over what other threads read, `bulk.rs` inserts many, `constraints.rs` puts off checks, `locks.rs` lists what is locked, `locking.rs` takes locks, and `catalog_view.rs` has
-//! the catalog and DDL.
+//! Its parts are in files of their own. `snapshot.rs` has the states of the snapshot. `reading.rs` and
+//! `writing.rs` read and change rows. `read_notes.rs` takes over what other threads read. `bulk.rs` inserts
+//! many rows. `constraints.rs` defers checks. `locks.rs` lists locks, `locking.rs` takes them.
+//! `catalog_view.rs` has the catalog and DDL.
 //!
-//! Reads take a [`Guard`](firn_storage::Guard), which pins what they return. Hold it for one operation or one short
-//! transaction, never across a wait. Dropping a transaction rolls it back.
+//! Reads take a [`Guard`](firn_storage::Guard), which pins what they return. Hold it for one operation or one
+//! short transaction, never across a wait. Dropping a transaction rolls it back.
 
 mod begin;
 mod bulk;
@@ -52,7 +53,7 @@ pub struct Transaction {
     snapshot_state: SnapshotState,
     isolation: Isolation,
     read_only: bool,
-    /// Whether reads are noted to find out at the end whether a crash may undo what was read.
+    /// Whether reads are noted to find out at the end whether a crash may undo anything that was read.
     tracks_read_durability: bool,
     /// Whether it may continue after an error, or after a rollback to a savepoint.
     continues_after_error: bool,
@@ -60,14 +61,14 @@ pub struct Transaction {
     write_set: Option<WriteSet>,
     /// What it has read, if it [notes](Transaction::notes_reads) that.
     reads: RefCell<PredicateLog>,
-    /// What others read for it, until it is taken over into `reads`.
+    /// What other threads read for it, until it is taken over into `reads`.
     notes: OnceCell<ReadNotes>,
     locks: Locks,
     catalog_view: CatalogView,
     bulk: Bulk,
-    /// Deferred checks and what SET CONSTRAINTS has said, if there ever were any.
+    /// Deferred checks and the effects of SET CONSTRAINTS, if there are any.
     deferred: Option<Box<Deferred>>,
-    /// Whether its session does not check foreign keys, as that says now.
+    /// Whether its session currently skips checks of foreign keys.
     trusts_references: Option<Arc<AtomicBool>>,
 }
 
@@ -141,7 +142,7 @@ impl Transaction {
         &self.engine
     }
 
-    /// What it sees.
+    /// The snapshot that it reads.
     #[inline]
     pub fn snapshot(&self) -> Snapshot {
         self.snapshot
@@ -154,7 +155,7 @@ impl Transaction {
 
     /// Sets the isolation level. The level does not cover earlier reads, so there should be none.
     pub fn set_isolation(&mut self, isolation: Isolation) {
-        assert!(!self.has_writes(), "the transaction has not begun to work");
+        assert!(!self.has_writes(), "the transaction has no writes");
         self.isolation = isolation;
         self.engine.active().set_isolation(&self.slot, isolation);
     }
@@ -178,15 +179,15 @@ impl Transaction {
         self.engine.active().set_records(&self.slot, self.writes().records_written());
     }
 
-    /// Sets whether it may continue after an error. If not, which a [savepoint](Transaction::savepoint) revokes, then what an
-    /// error reveals about keys need not be noted as far as it holds while nothing is undone, and may be newer than the
-    /// snapshot.
+    /// Sets whether it may continue after an error; a [savepoint](Transaction::savepoint) implies that it
+    /// may. If it may not, what an error reveals about keys need not be noted as far as it holds while
+    /// nothing is undone. It may then also be newer than the snapshot.
     pub fn set_continues_after_error(&mut self, continues: bool) {
         self.continues_after_error = continues;
     }
 
-    /// Whether it may continue after what it does now has been undone: it has had a savepoint, or no caller has
-    /// [said otherwise](Transaction::set_continues_after_error).
+    /// Whether it may continue after a rollback of what it does now: it has had a savepoint, or no caller has
+    /// [excluded it](Transaction::set_continues_after_error).
     pub fn continues_after_error(&self) -> bool {
         self.continues_after_error
     }
@@ -291,8 +292,8 @@ impl Transaction {
         self.writes().ordinal_since(savepoint.mark, table, row)
     }
 
-    /// Undoes everything since the savepoint, DDL included; the savepoint stays. Rows that were changed or locked only since
-    /// then are released to others.
+    /// Undoes everything since the savepoint, including DDL; the savepoint remains. Rows that were changed or
+    /// locked only since then are released to others.
     pub fn rollback_to(&mut self, savepoint: Savepoint) {
         self.acquire_snapshot();
         self.undo_to(savepoint, self.continues_after_error);
@@ -362,7 +363,7 @@ impl Transaction {
             self.reads.get_mut().is_empty() || !self.is_without_snapshot(),
             "it has read without a snapshot"
         );
-        // Only a snapshot keeps others from collecting its own write set before it has ended.
+        // Without a snapshot other threads might collect its own write set before it has ended.
         self.acquire_snapshot();
         let reads = self.reads.get_mut();
         let mut to_validate = None;
@@ -422,7 +423,8 @@ impl Drop for Transaction {
         self.engine.leave(&self.slot);
         self.engine.collect_if_due();
         if had_ddl {
-            // A table that was rolled back may hold most of the memory, and no other transaction may come to free it.
+            // A table that was rolled back may hold most of the memory, and no other transaction may run that
+            // would free it.
             self.engine.collect_now();
             (0..3).for_each(|_| pin().flush());
         }

@@ -5,7 +5,7 @@ use firn_base::{Stamp, TableId};
 /// What a transaction waits for, other than a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Want {
-    /// To lock rows of a table. Another transaction has locked the table against that, or is about to.
+    /// To lock rows of a table. Another transaction has a conflicting lock on the table, or is about to.
     LockRows(TableId),
     /// To write to a table. Another transaction has locked the table, or is about to.
     Write(TableId),
@@ -45,7 +45,7 @@ impl Want {
         }
     }
 
-    /// The wait that an integer stands for; `None` for 0.
+    /// The wait that an integer represents; `None` for 0.
     pub(crate) fn from_bits(bits: u64) -> Option<Want> {
         let table = TableId(bits as u32);
         match bits >> 32 {

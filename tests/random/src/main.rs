@@ -2,7 +2,7 @@
 //!
 //! `choices` draws, `generate` makes statements of what is drawn, `in_process` and `server` answer them (a server that `own` starts, the
 //! whole engine with storage and protocol), `compare` says whether two answers are the same, `shrink` makes a statement small whose answers differ, `coverage` counts what has been
-//! tried. Each statement has a seed of its own, one more than the one before; the report prints it.
+//! tried. `mistakes` compares the parser alone. Each statement has a seed of its own, one more than the one before; the report prints it.
 
 mod choices;
 mod compare;
@@ -10,6 +10,7 @@ mod coverage;
 mod engine;
 mod generate;
 mod in_process;
+mod mistakes;
 mod own;
 mod schema;
 mod server;
@@ -36,6 +37,7 @@ firn-random --postgres HOST:PORT [OPTION…]
   --seed N              the seed of the first statement (drawn from the clock)
   --count N             how many statements (2000)
   --vector-rows N       how many rows a vector has (3)
+  --mistakes N          compares only the parser, with so many texts that have mistakes
   --shrink N            how many differences are made small (25)
   --coverage            prints how often each cell is covered
   --print               prints the statements
@@ -55,6 +57,7 @@ struct Arguments {
     count: u64,
     vector_rows: usize,
     shrink: usize,
+    mistakes: Option<u64>,
     coverage: bool,
     print: bool,
     rewrites: bool,
@@ -70,6 +73,7 @@ fn arguments() -> Option<Arguments> {
         count: 2000,
         vector_rows: 3,
         shrink: 25,
+        mistakes: None,
         coverage: false,
         print: false,
         rewrites: true,
@@ -91,6 +95,7 @@ fn arguments() -> Option<Arguments> {
                     "--seed" => arguments.seed = value.parse().ok()?,
                     "--count" => arguments.count = value.parse().ok()?,
                     "--vector-rows" => arguments.vector_rows = value.parse().ok()?,
+                    "--mistakes" => arguments.mistakes = Some(value.parse().ok()?),
                     "--shrink" => arguments.shrink = value.parse().ok()?,
                     _ => return None,
                 }
@@ -222,6 +227,9 @@ impl Engines {
 }
 
 fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<bool> {
+    if let Some(count) = arguments.mistakes {
+        return mistakes::run(oracle, arguments.seed, count);
+    }
     let mut engines = Engines::start(arguments)?;
     let changes = engines.server.is_some();
     if let Some(text) = &arguments.text {

@@ -14,6 +14,15 @@ use std::net::TcpStream;
 pub struct Server {
     stream: TcpStream,
     received: BytesMut,
+    /// The last error.
+    refused: Option<Refusal>,
+}
+
+/// An error with its position in the text, in characters from 1.
+pub struct Refusal {
+    pub state: SqlState,
+    pub position: Option<u32>,
+    pub message: String,
 }
 
 /// How often a server is asked that is starting still, with a tenth of a second between.
@@ -47,7 +56,7 @@ impl Server {
     fn connect_once(address: &str, user: &str, database: &str) -> io::Result<Server> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        let mut server = Server { stream, received: BytesMut::new() };
+        let mut server = Server { stream, received: BytesMut::new(), refused: None };
         let mut out = BytesMut::new();
         frontend::startup_message([("user", user), ("database", database)], &mut out)?;
         server.stream.write_all(&out)?;
@@ -70,6 +79,16 @@ impl Server {
             Answer::Error { message, .. } => Err(io::Error::other(format!("{message}: {text}"))),
             _ => Ok(()),
         }
+    }
+
+    /// Runs statements; the error, if they fail.
+    pub fn refusal(&mut self, text: &str) -> io::Result<Option<Refusal>> {
+        let mut out = BytesMut::new();
+        frontend::query(text, &mut out)?;
+        self.stream.write_all(&out)?;
+        self.refused = None;
+        self.receive()?;
+        Ok(self.refused.take())
     }
 
     fn ask(&mut self, statement: &Statement) -> io::Result<Answer> {
@@ -140,15 +159,18 @@ impl Server {
                 }
                 Some(Message::ErrorResponse(body)) => {
                     let (mut state, mut message) = (SqlState::INTERNAL_ERROR, String::new());
+                    let mut position = None;
                     let mut fields = body.fields();
                     while let Some(field) = fields.next()? {
                         let text = String::from_utf8_lossy(field.value_bytes()).into_owned();
                         match field.type_() {
                             b'C' => state = SqlState::new(&text),
                             b'M' => message = text,
+                            b'P' => position = text.parse().ok(),
                             _ => {}
                         }
                     }
+                    self.refused = Some(Refusal { state, position, message: message.clone() });
                     failure = Some(Answer::Error { state, message });
                 }
                 Some(Message::CommandComplete(body)) => tag = body.tag()?.to_owned(),

@@ -278,7 +278,8 @@ pub struct Mode {
     /// What they are kept apart from.
     pub isolation: Isolation,
     /// How many transactions it begins before it runs the first of them: as many then commit while one is
-    /// under way, as if they were cut into tasks that take turns (seed 000 §2.4.4).
+    /// running, as if they were divided into tasks that take turns (Mühlbauer, "On Scalable and Flexible
+    /// Transaction and Query Processing in Main-Memory Database Systems", TU München 2016, section 2.4.4).
     pub interleaved: usize,
 }
 

@@ -14,7 +14,7 @@ use crate::data_type::{Type, TypeId};
 use crate::error::{Error, Result, SqlState};
 use crate::value::Value;
 
-/// Reads an array of `element`; 22P03 if the bytes are none, 42804 if its elements are of another type.
+/// Reads an array of `element`; 22P03 if the bytes are not valid, 42804 if its elements are of another type.
 pub fn decode_any(bytes: &[u8], element: Type) -> Result<ArrayValue> {
     read(bytes, element, |cell| binary::decode_any(cell, element))
 }
@@ -49,7 +49,7 @@ fn read(bytes: &[u8], element: Type, decode: impl Fn(&[u8]) -> Result<Value>) ->
             return Err(bound_is_too_large(lower));
         }
     }
-    // Each element has a length, so that a number that lies is found out before memory is spent on it.
+    // Each element has a length, so a wrong number is detected before memory is allocated for it.
     let count = count(&dimensions).filter(|count| *count <= rest.len() / 4);
     let count = count.ok_or_else(|| invalid("insufficient data left in message"))?;
     let mut elements = Vec::with_capacity(count);
@@ -72,7 +72,7 @@ fn read(bytes: &[u8], element: Type, decode: impl Fn(&[u8]) -> Result<Value>) ->
     }
 }
 
-/// Whether values of the type are sent as their characters, as those of `text` are.
+/// Whether values of the type are sent as their characters, like those of `text`.
 fn is_string(id: TypeId) -> bool {
     matches!(id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR | TypeId::NAME)
 }
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(state(&[1, 0, 23, 1, i32::MAX, 4, 7]), SqlState::PROGRAM_LIMIT_EXCEEDED);
     }
 
-    /// Cuts a good array everywhere and puts numbers that lie into its header.
+    /// Truncates a valid array everywhere and puts wrong numbers into its header.
     #[test]
     fn bytes_that_are_no_array_are_refused() {
         let good = binary(&[1, 0, 23, 1, 1, 4, 7]);

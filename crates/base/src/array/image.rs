@@ -11,10 +11,10 @@
 //!                      others: end: u32 for each, where its bytes end, then the bytes of all
 //! ```
 //!
-//! Everything is little-endian. Elements are as their [`Representation`] says, those of numerics images of their own.
-//! Elements that are NULL have zeros, or no bytes; bits behind the last element are zero. An image is canonical: two are equal exactly if
-//! dimensions, bounds and the bits of all elements are. An array of one dimension is quick to
-//! turn into an Arrow list, because its elements lie side by side.
+//! Everything is little-endian. Elements have the layout of their [`Representation`]; those of numerics are
+//! images themselves. Elements that are NULL have zeros, or no bytes; bits after the last element are zero.
+//! An image is canonical: two are equal exactly if dimensions, bounds and the bits of all elements are. An
+//! array of one dimension is fast to convert to an Arrow list, because its elements are adjacent.
 
 use super::{ArrayValue, Dimension, MAX_DIMENSIONS, are_in_bounds, count};
 use crate::representation::Representation;
@@ -88,7 +88,7 @@ fn write_bits(bits: impl ExactSizeIterator<Item = bool>, out: &mut Vec<u8>) {
     }
 }
 
-/// An image, taken apart but not yet decoded.
+/// An image, split into its parts but not yet decoded.
 #[derive(Clone, Copy)]
 pub struct ArrayImage<'a> {
     element: Representation,
@@ -97,14 +97,15 @@ pub struct ArrayImage<'a> {
     bounds: Option<&'a [u8]>,
     count: usize,
     validity: Option<&'a [u8]>,
-    /// The elements, or where each ends.
+    /// The elements, or the end of each.
     fixed: &'a [u8],
-    /// The bytes of elements that have no fixed width.
+    /// The bytes of elements without a fixed width.
     bytes: &'a [u8],
 }
 
 impl<'a> ArrayImage<'a> {
-    /// Takes the image of an array with such elements apart; `None` of bytes that are none.
+    /// Splits the image of an array with such elements into its parts; `None` for bytes that are not an
+    /// image.
     pub fn new(image: &'a [u8], element: Representation) -> Option<ArrayImage<'a>> {
         let mut rest = image;
         let mut take = |length: usize| {
@@ -166,7 +167,7 @@ impl<'a> ArrayImage<'a> {
         })
     }
 
-    /// How many elements there are.
+    /// The number of elements.
     pub fn len(self) -> usize {
         self.count
     }
@@ -181,7 +182,7 @@ impl<'a> ArrayImage<'a> {
         self.validity
     }
 
-    /// The bytes of all elements of a fixed width, or the bits of booleans; where each ends of others.
+    /// The bytes of all elements of a fixed width, or the bits of booleans; for others the end of each.
     pub fn fixed(self) -> &'a [u8] {
         self.fixed
     }
@@ -197,7 +198,7 @@ impl<'a> ArrayImage<'a> {
         u32::from_le_bytes(end) as usize
     }
 
-    /// An element as storage sees it.
+    /// An element as a cell.
     #[inline]
     pub fn cell(&self, position: usize) -> Cell<'a> {
         assert!(position < self.count);
@@ -240,12 +241,12 @@ mod tests {
 
     fn image(text: &str, id: TypeId) -> (Vec<u8>, ArrayValue, Representation) {
         let ty = Type::new(id);
-        let array = parse_any(text, ty, &TextStyle::DEFAULT).expect("it is an array");
-        let element = ty.representation().expect("columns have it");
+        let array = parse_any(text, ty, &TextStyle::DEFAULT).expect("the text is an array");
+        let element = ty.representation().expect("columns of this type exist");
         (array.image(element), array, element)
     }
 
-    /// The bytes as drawn at the head of this file.
+    /// The bytes as drawn at the beginning of this file.
     #[test]
     fn an_image_has_the_bytes_that_are_drawn() {
         for (text, id, bytes) in [
@@ -262,7 +263,11 @@ mod tests {
         ] {
             let (found, array, element) = image(text, id);
             assert_eq!(found, bytes, "{text}");
-            assert_eq!(ArrayImage::new(&found, element).expect("it is an image").to_value(), array, "{text}");
+            assert_eq!(
+                ArrayImage::new(&found, element).expect("the bytes are an image").to_value(),
+                array,
+                "{text}"
+            );
         }
     }
 
@@ -286,12 +291,13 @@ mod tests {
             (TypeId::UUID, "{a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11,NULL}"),
         ] {
             let (found, array, element) = image(text, id);
-            let back = ArrayImage::new(&found, element).expect("it is an image").to_value();
+            let back = ArrayImage::new(&found, element).expect("the bytes are an image").to_value();
             assert_eq!(format!("{back:?}"), format!("{array:?}"), "{text}");
         }
     }
 
-    /// Cuts images everywhere, and changes each byte; what is still taken for an image can be decoded.
+    /// Truncates images everywhere, and changes each byte; bytes that are still accepted as an image can be
+    /// decoded.
     #[test]
     fn bytes_that_are_no_image_are_refused_or_harmless() {
         for (text, id) in

@@ -17,7 +17,7 @@ use std::fmt::Write;
 use std::iter::Peekable;
 use std::str::Chars;
 
-/// Reads an array of `element`; 22P02 if it is none.
+/// Reads an array of `element`; 22P02 if it is not valid.
 pub fn parse_any(text: &str, element: Type, style: &TextStyle) -> Result<ArrayValue> {
     let ArrayText { dimensions, elements } = ArrayText::read(text)?;
     let elements = elements.into_iter().map(|element_text| match element_text {
@@ -27,7 +27,7 @@ pub fn parse_any(text: &str, element: Type, style: &TextStyle) -> Result<ArrayVa
     Ok(ArrayValue::new(dimensions, elements.collect::<Result<_>>()?))
 }
 
-/// An array's text, taken apart.
+/// An array's text, split into its parts.
 #[derive(PartialEq, Debug)]
 pub struct ArrayText {
     /// Length and lower bound of each dimension.
@@ -37,7 +37,7 @@ pub struct ArrayText {
 }
 
 impl ArrayText {
-    /// Takes text apart; 22P02 if it is no array, 2202E and 54000 of bounds that no array has.
+    /// Splits text; 22P02 if it is not an array, 2202E and 54000 for invalid bounds.
     pub fn read(text: &str) -> Result<ArrayText> {
         let mut reader = Reader {
             text,
@@ -78,7 +78,7 @@ struct Reader<'a> {
     rest: Peekable<Chars<'a>>,
     /// The length of each level of braces that has ended once.
     lengths: Vec<Option<u32>>,
-    /// The level at which elements stand, once one was found.
+    /// The level of the elements, once one was found.
     depth: Option<usize>,
     elements: Vec<Option<String>>,
 }
@@ -136,7 +136,7 @@ impl Reader<'_> {
         })
     }
 
-    /// What stands between two braces, and the closing one.
+    /// The text between two braces, and the closing one.
     fn items(&mut self, level: usize) -> Result<()> {
         if level > MAX_DIMENSIONS {
             return Err(too_many_dimensions(level));
@@ -200,7 +200,7 @@ impl Reader<'_> {
                 }
             }
         }
-        // Blanks at the end go, but for those behind a backslash.
+        // Trailing blanks are removed, except after a backslash.
         let (mut kept, mut escaped) = (0, false);
         loop {
             match self.peek()? {
@@ -244,7 +244,7 @@ impl Reader<'_> {
     }
 }
 
-/// What C calls a space; Rust leaves the vertical tab out.
+/// The spaces of C; Rust does not include the vertical tab.
 fn is_blank(character: char) -> bool {
     character.is_ascii_whitespace() || character == '\u{b}'
 }
@@ -273,7 +273,7 @@ fn write_with(array: &ArrayValue, out: &mut String, write: impl Fn(&Value, &mut 
     }
     if dimensions.iter().any(|dimension| dimension.lower != 1) {
         for dimension in dimensions {
-            write!(out, "[{}:{}]", dimension.lower, dimension.upper()).expect("strings take everything");
+            write!(out, "[{}:{}]", dimension.lower, dimension.upper()).expect("a write to a string succeeds");
         }
         out.push('=');
     }
@@ -302,7 +302,7 @@ fn write_with(array: &ArrayValue, out: &mut String, write: impl Fn(&Value, &mut 
     out.extend(std::iter::repeat_n('}', dimensions.len()));
 }
 
-/// Appends an element, in quotes if it would be taken for something else without.
+/// Appends an element, in quotes if it would otherwise be read differently.
 fn write_element(text: &str, out: &mut String) {
     let is_special = |c: char| is_blank(c) || matches!(c, '{' | '}' | ',' | '"' | '\\');
     if !text.is_empty() && !text.contains(is_special) && !text.eq_ignore_ascii_case("null") {

@@ -1,6 +1,6 @@
-//! Dates and times from text. A text is cut into tokens by their characters alone; then each token gives some fields of a moment, by its
-//! kind and by the fields that came before it. No field is given twice. The rules are PostgreSQL's (appendix "Date/Time Input
-//! Interpretation" of its manual).
+//! Dates and times from text. A text is divided into tokens by their characters only. Then each token sets
+//! some fields, according to its kind and to the fields that came before it. No field may be given twice. The
+//! rules are PostgreSQL's (appendix "Date/Time Input Interpretation" of its manual).
 
 use super::{
     MICROS_PER_DAY, MICROS_PER_SECOND, Manner, Present, civil_from_days, days_from_civil, days_in_month,
@@ -11,7 +11,7 @@ use crate::text_style::DateOrder;
 use crate::time_zone::{TimeZoneSetting, parse_offset};
 use crate::types::SqlType;
 
-/// What a text says.
+/// The fields in a text.
 #[derive(Default)]
 pub(super) struct Fields {
     /// Year (0 is 1 BC), month, day.
@@ -42,7 +42,8 @@ impl Fields {
     }
 }
 
-/// Whether a text is `infinity` or `-infinity`, and which. In other texts, and for times, the word means nothing.
+/// Whether a text is `infinity` or `-infinity`, and which. In other texts, and for times, the word has no
+/// meaning.
 pub(super) fn infinity(text: &str) -> Option<bool> {
     let sole = text.trim_ascii();
     let (unsigned, is_positive) = match sole.strip_prefix('-') {
@@ -71,7 +72,7 @@ enum Kind {
     Word,
 }
 
-/// How many tokens a text may have.
+/// The largest number of tokens of a text.
 const MOST_TOKENS: usize = 25;
 
 impl<'a> Token<'a> {
@@ -80,7 +81,7 @@ impl<'a> Token<'a> {
         let mut tokens = Vec::new();
         let mut rest = text;
         loop {
-            // Punctuation that means nothing is skipped.
+            // Punctuation without a meaning is skipped.
             let is_skipped = |c: char| {
                 c.is_ascii_whitespace()
                     || c == '\u{b}'
@@ -109,7 +110,7 @@ impl<'a> Token<'a> {
     }
 }
 
-/// How many of the first characters, which are ASCII, are of a class.
+/// The number of first characters, which are ASCII, of a class.
 fn span(text: &str, is_of_class: impl Fn(char) -> bool) -> usize {
     text.find(|c: char| !c.is_ascii() || !is_of_class(c)).unwrap_or(text.len())
 }
@@ -153,14 +154,14 @@ fn of_letter(text: &str) -> (Kind, usize) {
 enum Word {
     Month(i64),
     Weekday,
-    /// What is said of the year: whether it was before Christ.
+    /// The era of the year: whether it was before Christ.
     BeforeChrist(bool),
     Afternoon(bool),
     Ignored,
     Epoch,
     Allballs,
     Now,
-    /// So many days after the current one.
+    /// This many days after the current one.
     Today(i64),
     /// The next number is a Julian day.
     Julian,
@@ -200,7 +201,7 @@ const TIME: Mask = 1 << 4;
 const ZONE: Mask = 1 << 5;
 const ERA: Mask = 1 << 6;
 
-/// What has been read so far.
+/// The state of reading.
 struct Reading<'a> {
     text: &'a str,
     ty: SqlType,
@@ -219,9 +220,9 @@ struct Reading<'a> {
     is_short_year: bool,
     /// The month was written as a word.
     is_named_month: bool,
-    /// The day was counted from 4714 BC or from the present: nothing of it is to be checked.
+    /// The day was counted from 4714 BC or from the current time: it need not be checked.
     is_counted: bool,
-    /// What the word before says of the next token.
+    /// What the word before determines about the next token.
     expected: Option<Word>,
 }
 
@@ -312,7 +313,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// A token with delimiters where there is a date: the name of a zone, or a time with an offset, `101112-03`.
+    /// A token with delimiters after a date: the name of a zone, or a time with an offset, `101112-03`.
     fn zone_or_time(&mut self, place: usize, text: &str, is_time: bool) -> Result<()> {
         if !is_time && !text.starts_with(|c: char| c.is_ascii_digit()) {
             self.give(ZONE)?;
@@ -323,7 +324,7 @@ impl<'a> Reading<'a> {
             self.zone = Some(zone);
             return Ok(());
         }
-        // A time may have a date before it, which does not matter.
+        // A time may have a date before it, which is ignored.
         if self.ty == SqlType::Time && place == 0 && !is_time {
             return self.date(text);
         }
@@ -364,8 +365,8 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// A number that is one field, by the fields that are there. A long number that may be one is a year; of others the style
-    /// says which is first.
+    /// A number that is one field, according to the fields so far. A long number that may be one is a year;
+    /// of others the style determines which is first.
     fn number(&mut self, text: &str) -> Result<()> {
         let value = number(text.split('.').next().unwrap_or(text)).ok_or_else(|| out_of_range(self.text))?;
         let is_long = text.len() >= 3;
@@ -406,7 +407,7 @@ impl<'a> Reading<'a> {
         Ok(())
     }
 
-    /// Fields without delimiters: `20240131`, `240131`, and where there is a date `040506.789`, `0405`.
+    /// Fields without delimiters: `20240131`, `240131`, and after a date `040506.789`, `0405`.
     fn run_together(&mut self, text: &str, date_given: Mask) -> Result<()> {
         let (digits, fraction) =
             text.split_once('.').map_or((text, None), |(digits, fraction)| (digits, Some(fraction)));
@@ -594,7 +595,7 @@ fn clock_time(word: &str, text: &str, ty: SqlType) -> Result<i64> {
 }
 
 fn from_clock(hours: i64, minutes: i64, seconds: i64, micros: i64, text: &str) -> Result<i64> {
-    // Second 60 and hour 24 are accepted as the beginning of what follows.
+    // Second 60 and hour 24 are accepted as the beginning of the next minute and day.
     if hours > 24 || minutes > 59 || seconds > 60 {
         return Err(out_of_range(text));
     }
@@ -612,7 +613,7 @@ fn twelve_hours(time: i64, afternoon: bool, text: &str) -> Result<i64> {
     }
 }
 
-/// The value of digits, of which there may be so many that no field has it.
+/// The value of digits; `None` if there are more than any field has.
 fn number(digits: &str) -> Option<i64> {
     digits.parse().ok().filter(|value| *value <= i64::from(i32::MAX))
 }

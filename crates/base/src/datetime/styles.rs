@@ -1,9 +1,9 @@
-//! Dates and timestamps in the styles other than ISO. They are rare: nothing here need be fast.
+//! Dates and timestamps in the styles other than ISO. They are rare, so this code is not optimised.
 
 use super::{MICROS_PER_DAY, civil_from_days, push_two, write_time, write_year};
 use crate::text_style::{DateOrder, DateStyle};
 
-/// As many bytes of a zone's name are written.
+/// The largest number of bytes of a zone's name that are written.
 const ZONE_BYTES: usize = 10;
 
 /// Appends a date.
@@ -77,7 +77,7 @@ pub(super) fn write_timestamp(
     }
 }
 
-/// Appends two digits each for day and month, and the year.
+/// Appends day and month with two digits each, and the year.
 fn write_numbers(year: i64, month: u32, day: u32, delimiter: char, is_day_first: bool, out: &mut String) {
     let (first, second) = if is_day_first { (day, month) } else { (month, day) };
     push_two(i64::from(first), out);
@@ -144,7 +144,7 @@ mod tests {
     fn what_a_style_writes_is_read_back_in_its_order() {
         for dates in [DateStyle::Iso, DateStyle::Sql, DateStyle::Postgres, DateStyle::German] {
             for order in ORDERS {
-                // PostgreSQL, too, writes month/day/year where the year is to come first.
+                // PostgreSQL, too, writes month/day/year if the order is year first.
                 let is_read = order != DateOrder::Ymd || dates == DateStyle::Iso;
                 let is_read = is_read && (dates != DateStyle::German || order == DateOrder::Dmy);
                 for days in (-500_000..=500_000).step_by(12_345).filter(|_| is_read) {

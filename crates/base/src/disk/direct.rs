@@ -1,9 +1,10 @@
-//! Writing past the operating system's page cache (direct I/O).
+//! Writing without the operating system's page cache (direct I/O).
 //!
-//! Bytes that are written once, many of them, and read again after a crash at most do not belong there: the kernel clears
-//! pages for them, copies them, pushes out pages that somebody reads, and writes them at a fraction of the disk's speed.
-//! Writes go past it if their place, their length and their address in memory are multiples of [`PAGE_BYTES`]; a
-//! [`PageBuffer`] has such an address. Where a file system knows no direct I/O they go the usual way.
+//! Large data that are written once, and read again only after a crash, do not belong there: the kernel
+//! clears pages for them, copies them, evicts pages that are being read, and writes them at a fraction of the
+//! disk's speed. Writes bypass it if their offset, their length and their address in memory are multiples of
+//! [`PAGE_BYTES`]; a [`PageBuffer`] has such an address. If a file system does not support direct I/O, writes
+//! use the cache.
 
 use super::{DiskFile, RealFile, io_error};
 use crate::Result;
@@ -13,23 +14,23 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// What place, length and address of a direct write are multiples of. Hardly any disk asks for more.
+/// Offset, length and address of a direct write are multiples of this. Hardly any disk requires more.
 pub const PAGE_BYTES: usize = 4096;
 
-/// A file whose whole pages are written past the cache.
+/// A file whose whole pages are written without the cache.
 #[derive(Debug)]
 struct DirectFile {
     direct: fs::File,
     cached: RealFile,
 }
 
-/// Creates a file to be written past the cache, if its file system can.
+/// Creates a file to be written without the cache, if its file system supports it.
 pub(super) fn create(path: &Path) -> Result<Arc<dyn DiskFile>> {
     let failed = |error| io_error("create file", path, &error);
     let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
     let cached = RealFile { file: file.map_err(failed)?, path: path.to_owned() };
     let direct = fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path);
-    // Where that cannot be, for whatever reason, the usual way is as good.
+    // If that is not possible, for any reason, the cache is used.
     Ok(match direct {
         Ok(direct) => Arc::new(DirectFile { direct, cached }),
         Err(_) => Arc::new(cached),
@@ -51,7 +52,7 @@ impl DiskFile for DirectFile {
             return self.cached.write_at(bytes, offset);
         }
         match self.direct.write_all_at(bytes, offset) {
-            // A file system that asks for larger pages, or took back what it said.
+            // The file system requires larger pages, or does not support direct writes after all.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.cached.write_at(bytes, offset),
             Err(error) => Err(io_error("write file", &self.cached.path, &error)),
             Ok(()) => Ok(()),
@@ -67,7 +68,7 @@ impl DiskFile for DirectFile {
     }
 }
 
-/// Bytes at an address that direct writes may come from.
+/// Bytes at an address that is valid for direct writes.
 #[derive(Debug)]
 pub struct PageBuffer {
     /// Longer than the buffer by a page, so that it can begin at one.
@@ -77,15 +78,15 @@ pub struct PageBuffer {
 }
 
 impl PageBuffer {
-    /// An empty one with room for so many bytes, which are whole pages.
+    /// An empty buffer with room for `capacity` bytes, which are whole pages.
     pub fn new(capacity: usize) -> PageBuffer {
-        assert!(capacity.is_multiple_of(PAGE_BYTES), "{capacity} bytes are no whole pages");
+        assert!(capacity.is_multiple_of(PAGE_BYTES), "{capacity} bytes are not whole pages");
         let bytes = vec![0; capacity + PAGE_BYTES];
         let start = bytes.as_ptr().align_offset(PAGE_BYTES);
         PageBuffer { bytes, start, used: 0 }
     }
 
-    /// Takes bytes from the front of `from` while there is room: how many.
+    /// Takes bytes from the front of `from` while there is room. Returns how many.
     pub fn fill(&mut self, from: &[u8]) -> usize {
         let taken = from.len().min(self.capacity() - self.used);
         self.bytes[self.start + self.used..][..taken].copy_from_slice(&from[..taken]);
@@ -100,7 +101,7 @@ impl PageBuffer {
         self.used = end;
     }
 
-    /// What is in it.
+    /// Its content.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..][..self.used]
     }

@@ -1,11 +1,11 @@
 //! A disk in memory for tests: it can be full, break, and lose power.
 //!
-//! It keeps two states. *Current* is what the running process reads. *Safe* is what a power cut
-//! leaves for certain: content as of each file's last `sync`, names as of each directory's last
-//! `sync_directory`. In between, a cut may keep any of it: [`SimulatedDisk::after_power_cut`] keeps
-//! a prefix of the unsynced name changes of each directory (file systems journal those in order)
-//! and, of the unsynced writes, an arbitrary set of 512-byte sectors, one of them torn at a byte.
-//! Syncing a file does not sync its name, though some file systems do.
+//! It keeps two states. *Current* is what the running process reads. *Safe* is what certainly survives a
+//! power cut: content as of each file's last `sync`, names as of each directory's last `sync_directory`. A
+//! cut may keep any changes in between. Of each directory's unsynced name changes,
+//! [`SimulatedDisk::after_power_cut`] keeps a prefix, since file systems journal those in order. Of the
+//! unsynced writes it keeps an arbitrary set of 512-byte sectors, one of them torn at a byte. Syncing a file
+//! does not sync its name, though some file systems do.
 
 use super::{Disk, DiskFile, DiskLock, in_use, io_error};
 use crate::Result;
@@ -49,11 +49,12 @@ struct State {
     pending_names: Vec<NameChange>,
     locks: BTreeSet<PathBuf>,
     next_file: u64,
-    /// Bytes that may still be written, and the fault that meets the one after.
+    /// The number of bytes that may still be written, and the fault of the next one.
     bytes_left: Option<(u64, Fault)>,
-    /// Changes (writes, syncs, name changes) that may still happen, and what meets the one after.
+    /// The number of changes (writes, syncs, name changes) that may still happen, and the fault of the next
+    /// one.
     operations_left: Option<(u64, Fault)>,
-    /// By how many bytes files may still grow.
+    /// The number of bytes by which files may still grow.
     room: Option<u64>,
     operations: u64,
     syncs: u64,
@@ -121,7 +122,7 @@ fn write(content: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
 }
 
 impl State {
-    /// Counts a change of the disk; fails it if the disk was told to.
+    /// Counts a change of the disk; fails it if the disk was set to fail.
     fn operate(&mut self, operation: &str, path: &Path) -> Result<()> {
         self.operations += 1;
         match &mut self.operations_left {
@@ -134,7 +135,7 @@ impl State {
         }
     }
 
-    /// The bytes of a file are no longer needed.
+    /// Frees the room of the bytes of a file.
     fn give_back(&mut self, id: u64) {
         let bytes = self.files[&id].current.len() as u64;
         if let Some(room) = &mut self.room {
@@ -142,7 +143,7 @@ impl State {
         }
     }
 
-    /// How many of `length` bytes there is room for at `offset` of a file; takes the room.
+    /// The number of `length` bytes for which there is room at `offset` of a file; takes the room.
     fn take_room(&mut self, id: u64, offset: u64, length: usize) -> usize {
         let there = self.files[&id].current.len() as u64;
         let Some(room) = &mut self.room else { return length };
@@ -178,24 +179,24 @@ impl SimulatedDisk {
         Arc::new(disk)
     }
 
-    /// Lets the next `bytes` bytes be written and meets every later one with `fault`.
+    /// Lets the next `bytes` bytes be written and fails every later one with `fault`.
     pub fn fail_after_bytes(&self, bytes: u64, fault: Fault) {
         self.0.lock().bytes_left = Some((bytes, fault));
     }
 
-    /// Lets the next `operations` changes happen (writes, syncs, names) and meets every later one
-    /// with `fault`.
+    /// Lets the next `operations` changes happen (writes, syncs, names) and fails every later one with
+    /// `fault`.
     pub fn fail_after_operations(&self, operations: u64, fault: Fault) {
         self.0.lock().operations_left = Some((operations, fault));
     }
 
-    /// Lets files grow by so many bytes in all: what is written beyond that meets a full disk, as [`Fault::Full`]. As
-    /// on real disks, what is written over takes no room, and a file that is removed or emptied gives its back.
+    /// Lets files grow by this many bytes in all: writes beyond that fail with [`Fault::Full`]. As on real
+    /// disks, overwriting takes no room, and a file that is removed or emptied frees its room.
     pub fn leave_room(&self, bytes: u64) {
         self.0.lock().room = Some(bytes);
     }
 
-    /// Ends the failing.
+    /// Ends the faults.
     pub fn heal(&self) {
         let mut state = self.0.lock();
         state.bytes_left = None;
@@ -208,17 +209,17 @@ impl SimulatedDisk {
         self.0.lock().sync_time = time;
     }
 
-    /// How many changes there were: writes, syncs, names.
+    /// The number of changes so far: writes, syncs, names.
     pub fn operations(&self) -> u64 {
         self.0.lock().operations
     }
 
-    /// How often files were synced.
+    /// The number of syncs of files.
     pub fn syncs(&self) -> u64 {
         self.0.lock().syncs
     }
 
-    /// Another disk that holds what this one shows now, as after `kill -9` of the process.
+    /// Another disk with the current state of this one, as after `kill -9` of the process.
     pub fn after_kill(&self) -> Arc<SimulatedDisk> {
         let state = self.0.lock();
         let files = state
@@ -232,8 +233,8 @@ impl SimulatedDisk {
         Arc::new(state.restarted(files, state.names.clone()))
     }
 
-    /// Another disk that holds what this one might hold if power failed now: all that is safe and
-    /// an arbitrary part of the rest.
+    /// Another disk with a state that this one might have if power failed now: everything safe and an
+    /// arbitrary part of the rest.
     pub fn after_power_cut(&self, random: &mut Random) -> Arc<SimulatedDisk> {
         let state = self.0.lock();
         let mut names = state.safe_names.clone();
@@ -264,7 +265,7 @@ impl SimulatedDisk {
     }
 }
 
-/// Applies what a power cut leaves of an unsynced change: each sector with `keep` chances in 4.
+/// Applies the part of an unsynced change that survives a power cut: each sector with `keep` chances in 4.
 fn survive(change: &Change, keep: i64, random: &mut Random, content: &mut Vec<u8>) {
     match change {
         Change::Length(_) => {
@@ -298,7 +299,7 @@ struct SimulatedFile {
     path: PathBuf,
     /// Whether a write is followed by a sync at once.
     write_through: bool,
-    /// Whether it has no name, and is gone with this handle.
+    /// Whether it has no name, and is removed with this handle.
     is_temporary: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Intervals in the styles other than `postgres`. They are rare: nothing here need be fast.
+//! Intervals in the styles other than `postgres`. They are rare, so this code is not optimised.
 
 use crate::datetime::{MICROS_PER_SECOND, push_two, write_fraction};
 use crate::value::Interval;
@@ -35,7 +35,7 @@ impl Fields {
 
     /// Writes `h:mm:ss` with the fraction of a second, without a sign.
     fn write_clock(&self, out: &mut String) {
-        write!(out, "{}:", self.hours.unsigned_abs()).expect("strings take everything");
+        write!(out, "{}:", self.hours.unsigned_abs()).expect("a write to a string succeeds");
         push_two(self.minutes.abs(), out);
         out.push(':');
         let micros = self.micros.abs();
@@ -46,12 +46,13 @@ impl Fields {
     /// Writes seconds with their fraction, without a sign.
     fn write_seconds(&self, out: &mut String) {
         let micros = self.micros.abs();
-        write!(out, "{}", micros / MICROS_PER_SECOND).expect("strings take everything");
+        write!(out, "{}", micros / MICROS_PER_SECOND).expect("a write to a string succeeds");
         write_fraction(micros % MICROS_PER_SECOND, out);
     }
 }
 
-/// Appends an interval, `@ 1 year 2 mons -3 days 4 hours 5 mins 6.7 secs ago`. All is negative behind the first field that is.
+/// Appends an interval, `@ 1 year 2 mons -3 days 4 hours 5 mins 6.7 secs ago`. All fields after the first
+/// negative one are negated.
 #[cold]
 pub(super) fn write_verbose(interval: &Interval, out: &mut String) {
     let fields = Fields::of(interval);
@@ -62,7 +63,7 @@ pub(super) fn write_verbose(interval: &Interval, out: &mut String) {
     for (value, unit) in fields.all().into_iter().zip(units).filter(|(value, _)| *value != 0) {
         let value = sign * value;
         let plural = if value == 1 { "" } else { "s" };
-        write!(out, " {value} {unit}{plural}").expect("strings take everything");
+        write!(out, " {value} {unit}{plural}").expect("a write to a string succeeds");
     }
     if fields.micros != 0 {
         out.push_str(if (fields.micros < 0) == is_negative { " " } else { " -" });
@@ -77,8 +78,8 @@ pub(super) fn write_verbose(interval: &Interval, out: &mut String) {
     }
 }
 
-/// Appends an interval as the SQL standard has it, `1-2` or `-3 4:05:06.7`; what it does not have, with a sign before each
-/// part: `+1-2 -3 +4:05:06.7`.
+/// Appends an interval in the form of the SQL standard, `1-2` or `-3 4:05:06.7`; others with a sign before
+/// each part: `+1-2 -3 +4:05:06.7`.
 #[cold]
 pub(super) fn write_sql_standard(interval: &Interval, out: &mut String) {
     let fields = Fields::of(interval);
@@ -95,23 +96,23 @@ pub(super) fn write_sql_standard(interval: &Interval, out: &mut String) {
         let year_sign = sign(interval.months < 0);
         let (day_sign, time_sign) = (sign(interval.days < 0), sign(interval.microseconds() < 0));
         write!(out, "{year_sign}{years}-{months} {day_sign}{days} {time_sign}")
-            .expect("strings take everything");
+            .expect("a write to a string succeeds");
         return fields.write_clock(out);
     }
     if has_negative {
         out.push('-');
     }
     if has_year_month {
-        write!(out, "{years}-{months}").expect("strings take everything");
+        write!(out, "{years}-{months}").expect("a write to a string succeeds");
         return;
     }
     if interval.days != 0 {
-        write!(out, "{days} ").expect("strings take everything");
+        write!(out, "{days} ").expect("a write to a string succeeds");
     }
     fields.write_clock(out);
 }
 
-/// Appends an interval as ISO 8601 has it, with a sign for each field that has one: `P1Y2M-3DT4H5M6.7S`.
+/// Appends an interval in ISO 8601 form, with a sign for each negative field: `P1Y2M-3DT4H5M6.7S`.
 #[cold]
 pub(super) fn write_iso_8601(interval: &Interval, out: &mut String) {
     let fields = Fields::of(interval);
@@ -120,7 +121,7 @@ pub(super) fn write_iso_8601(interval: &Interval, out: &mut String) {
     }
     let part = |value: i64, unit: char, out: &mut String| {
         if value != 0 {
-            write!(out, "{value}{unit}").expect("strings take everything");
+            write!(out, "{value}{unit}").expect("a write to a string succeeds");
         }
     };
     out.push('P');

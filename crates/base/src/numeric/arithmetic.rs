@@ -5,7 +5,7 @@ use super::{MAX_PRECISION, MAX_SCALE, Numeric};
 use super::{checked, divide_at, multiply_wide, overflow, quotient_scale};
 use crate::error::{Error, Result, SqlState};
 
-/// The most decimals of a quotient (PostgreSQL's `NUMERIC_MAX_DISPLAY_SCALE`).
+/// The largest number of decimals of a quotient (PostgreSQL's `NUMERIC_MAX_DISPLAY_SCALE`).
 const MAX_DISPLAY_SCALE: u32 = 1_000;
 
 impl Numeric {
@@ -28,7 +28,7 @@ impl Numeric {
             (Kind::Number(..), _) => return Ok(other),
             _ => return Ok(self),
         };
-        // At a scale at which either has more than 38 digits nothing needs to be tried.
+        // Scales at which either has more than 38 digits need not be tried.
         let first = exponent(left).max(exponent(right)).unwrap_or(0);
         shrinking(left.1.max(right.1).into(), first, |scale| {
             checked(rescale(left.0, left.1, scale)?.checked_add(rescale(right.0, right.1, scale)?)?)
@@ -84,7 +84,8 @@ impl Numeric {
         }
     }
 
-    /// The rest of the truncated division, which has the sign of the dividend; 22012 if the divisor is zero.
+    /// The remainder of the truncated division, which has the sign of the dividend; 22012 if the divisor is
+    /// zero.
     pub fn checked_rem(self, other: Numeric) -> Result<Numeric> {
         let (left, right) = match (self.kind(), other.kind()) {
             (Kind::NaN, _) | (_, Kind::NaN) => return Ok(Numeric::NAN),
@@ -149,8 +150,8 @@ fn division_by_zero() -> Error {
     Error::new(SqlState::DIVISION_BY_ZERO, "division by zero")
 }
 
-/// The result at the largest scale, `scale` or below, that leaves room for it; its first digit stands at the power of ten
-/// `first` or above.
+/// The result at the largest scale, `scale` or below, at which it fits; its first digit is at the power of
+/// ten `first` or above.
 #[inline]
 fn shrinking(scale: u32, first: i32, at: impl Fn(u16) -> Option<i128>) -> Result<Numeric> {
     let most = (i32::from(MAX_PRECISION) - 1 - first).clamp(0, i32::from(MAX_SCALE)) as u32;

@@ -1,17 +1,18 @@
-//! The image of a [`Numeric`]: its bytes in blocks, the log and checkpoints, where they are the bytes of a view.
+//! The image of a [`Numeric`]: its bytes in blocks, the log and checkpoints, where they are the bytes of a
+//! view.
 //!
 //! ```text
-//! scale: u16   unscaled: two's complement in as few bytes as hold it, 0 to 16     all little-endian
+//! scale: u16   unscaled: two's complement in as few bytes as possible, 0 to 16     all little-endian
 //! ```
 //!
-//! NaN and the infinities have scales that no number has, and no further bytes. An image is canonical: two are equal exactly
-//! if value and scale are. Most have at most 12 bytes, so that they lie in the view itself.
+//! NaN and the infinities have scales that no number has, and no further bytes. An image is canonical: two
+//! are equal exactly if value and scale are. Most have at most 12 bytes, so that they are inline in the view.
 
 use super::{MAX_SCALE, Numeric};
 
 /// The bytes of the scale.
 const SCALE: usize = 2;
-/// The most bytes of an image.
+/// The largest number of bytes of an image.
 const MOST: usize = SCALE + 16;
 
 /// An image, as [`Numeric::image`] makes it.
@@ -44,7 +45,7 @@ impl Numeric {
         NumericImage { bytes, length: (SCALE + digits) as u8 }
     }
 
-    /// The value of an image; `None` of bytes that are none.
+    /// The value of an image; `None` for bytes that are not an image.
     pub fn from_image(image: &[u8]) -> Option<Numeric> {
         let (scale, digits) = image.split_first_chunk::<SCALE>()?;
         let scale = u16::from_le_bytes(*scale);
@@ -60,7 +61,7 @@ impl Numeric {
                 .into_iter()
                 .find(|special| special.to_parts() == (unscaled, scale))?,
         };
-        // There is one image of a value.
+        // Each value has one image.
         (value.image().bytes() == image).then_some(value)
     }
 }

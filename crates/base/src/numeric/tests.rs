@@ -1,7 +1,8 @@
-//! [`Numeric`] beside PostgreSQL 15, whose answers are in `cases.txt`, and beside a model.
+//! [`Numeric`] compared with PostgreSQL 15, whose results are in `cases.txt`, and with a model.
 //!
-//! A line of `cases.txt` is `operation|value|argument|answer`, an answer that is an error its SQLSTATE and message.
-//! The values were drawn at random and the answers printed by psql; results of more than 38 digits were left out.
+//! A line of `cases.txt` is `operation|value|argument|result`; the result of an error is its SQLSTATE and
+//! message. The values were drawn at random and the results printed by psql; results of more than 38 digits
+//! were left out.
 
 use super::*;
 use crate::random::Random;
@@ -12,7 +13,7 @@ fn number(text: &str) -> Numeric {
 }
 
 fn answer(operation: &str, value: &str, argument: &str) -> Result<String> {
-    let whole = || argument.parse::<i32>().expect("it is a number");
+    let whole = || argument.parse::<i32>().expect("the argument is a number");
     let shown = |value: Numeric| value.to_string();
     Ok(match operation {
         "parse" => shown(Numeric::parse(value)?),
@@ -45,7 +46,7 @@ fn answer(operation: &str, value: &str, argument: &str) -> Result<String> {
             crate::text::write_bytea(&bytes, crate::text_style::ByteaStyle::Hex, &mut text);
             text
         }
-        other => panic!("{other} is no operation"),
+        other => panic!("{other} is not an operation"),
     })
 }
 
@@ -81,7 +82,7 @@ fn what_has_more_than_38_digits_loses_decimals_and_then_overflows() {
     );
     let most = number(&"9".repeat(38));
     assert!(most.checked_add(most).is_err());
-    assert!(most.round(-38).is_err(), "it would be a number of 39 digits");
+    assert!(most.round(-38).is_err(), "the result would have 39 digits");
     assert_eq!(number(&format!("0.{}", "9".repeat(39))).to_string(), format!("1.{}", "0".repeat(37)));
     assert!(Numeric::parse(&"9".repeat(39)).is_err());
     assert_eq!(number("1e-16383").checked_mul(number("1e-16383")).unwrap().to_parts(), (0, MAX_SCALE));
@@ -113,7 +114,10 @@ fn images_text_and_binary_format_keep_value_and_scale() {
     for _ in 0..20_000 {
         let value = any(&mut random);
         let image = value.image();
-        assert!(Numeric::from_image(image.bytes()).expect("it is an image").is_identical(value), "{value}");
+        assert!(
+            Numeric::from_image(image.bytes()).expect("the bytes are an image").is_identical(value),
+            "{value}"
+        );
         assert!(number(&value.to_string()).is_identical(value), "{value}");
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
@@ -162,7 +166,7 @@ fn order_and_hash_are_of_the_value() {
         let mut small = || (random.uniform(0, 2_000) as i128 - 1_000, random.uniform(0, 3) as u16);
         let (left, right) = (small(), small());
         let at_three = |(unscaled, scale): (i128, u16)| unscaled * POWERS[usize::from(3 - scale)];
-        let numeric = |(unscaled, scale)| Numeric::new(unscaled, scale).expect("it is small");
+        let numeric = |(unscaled, scale)| Numeric::new(unscaled, scale).expect("the number is small");
         let order = at_three(left).cmp(&at_three(right));
         let (left, right) = (numeric(left), numeric(right));
         assert_eq!(left.cmp(&right), order, "{left} {right}");

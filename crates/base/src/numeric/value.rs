@@ -12,10 +12,10 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-/// The most decimals (PostgreSQL's `NUMERIC_DSCALE_MAX`).
+/// The largest number of decimals (PostgreSQL's `NUMERIC_DSCALE_MAX`).
 pub const MAX_SCALE: u16 = 16_383;
 
-/// The decimals up to which `round` and `trunc` go (PostgreSQL's `NUMERIC_MAX_RESULT_SCALE`).
+/// The largest number of decimals of `round` and `trunc` (PostgreSQL's `NUMERIC_MAX_RESULT_SCALE`).
 const MAX_RESULT_SCALE: i32 = 2_000;
 
 const NAN: u16 = 0xffff;
@@ -29,7 +29,7 @@ pub struct Numeric {
     scale: u16,
 }
 
-/// What a [`Numeric`] is, taken apart.
+/// The kinds of [`Numeric`], with their parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     NegativeInfinity,
@@ -55,17 +55,17 @@ impl Numeric {
         Some(Numeric { unscaled: checked(unscaled)?, scale })
     }
 
-    /// The value of what [`Numeric::to_parts`] gave. Panics on anything else.
+    /// The value with the parts that [`Numeric::to_parts`] has returned. Panics on anything else.
     #[inline]
     pub fn from_parts(unscaled: i128, scale: u16) -> Numeric {
         match scale {
-            NEGATIVE_INFINITY.. => assert_eq!(unscaled, 0, "what is no number has no digits"),
+            NEGATIVE_INFINITY.. => assert_eq!(unscaled, 0, "NaN and infinities have no digits"),
             _ => assert!(Numeric::new(unscaled, scale).is_some(), "{unscaled} with {scale} decimals"),
         }
         Numeric { unscaled, scale }
     }
 
-    /// Digits and scale as vectors keep them; NaN and infinities have scales that no number has.
+    /// Digits and scale as vectors store them; NaN and infinities have scales that no number has.
     #[inline]
     pub fn to_parts(self) -> (i128, u16) {
         (self.unscaled, self.scale)
@@ -81,7 +81,7 @@ impl Numeric {
         }
     }
 
-    /// Digits and scale of a number; `None` of NaN and infinities.
+    /// Digits and scale of a number; `None` for NaN and infinities.
     #[inline]
     pub fn number(self) -> Option<(i128, u16)> {
         (self.scale <= MAX_SCALE).then_some((self.unscaled, self.scale))
@@ -99,13 +99,13 @@ impl Numeric {
         self.scale <= MAX_SCALE
     }
 
-    /// Whether both are the same, decimals included: 1.0 is not identical to 1.00.
+    /// Whether both are the same, including decimals: 1.0 is not identical to 1.00.
     #[inline]
     pub fn is_identical(self, other: Numeric) -> bool {
         self.to_parts() == other.to_parts()
     }
 
-    /// -1, 0 or 1, as the value is below zero, zero or above; `None` of NaN.
+    /// -1, 0 or 1, for values below zero, zero or above; `None` for NaN.
     pub fn sign(self) -> Option<i8> {
         match self.kind() {
             Kind::NaN => None,
@@ -115,7 +115,7 @@ impl Numeric {
         }
     }
 
-    /// The same value with as few decimals as show all digits.
+    /// The same value with the fewest decimals that show all digits.
     pub fn normalized(self) -> Numeric {
         let Some((mut unscaled, mut scale)) = self.number() else { return self };
         if unscaled == 0 {
@@ -132,8 +132,8 @@ impl Numeric {
         Numeric { unscaled, scale }
     }
 
-    /// Reads a number with the decimals that stand there, `NaN` or an infinity. A number of more than 38 digits loses
-    /// decimals by rounding.
+    /// Reads a number with the decimals as written, `NaN` or an infinity. A number of more than 38 digits
+    /// loses decimals by rounding.
     pub fn parse(text: &str) -> Result<Numeric> {
         let trimmed = text.trim_matches(|c: char| c.is_ascii_whitespace() || c == '\u{b}');
         if let Some(literal) = Literal::take_apart(trimmed.as_bytes()) {
@@ -161,7 +161,7 @@ impl Numeric {
                 super::write(unscaled, scale as u8, out);
             }
             Kind::Number(unscaled, scale) => {
-                // All digits stand behind the point, after zeros.
+                // All digits are after the point, after zeros.
                 out.push_str(if unscaled < 0 { "-0." } else { "0." });
                 let digits = if unscaled == 0 { String::new() } else { unscaled.unsigned_abs().to_string() };
                 out.extend(std::iter::repeat_n('0', usize::from(scale) - digits.len()));
@@ -183,7 +183,8 @@ impl Numeric {
             }
             Kind::Number(unscaled, from) => {
                 let rounded = match u16::try_from(scale) {
-                    // More decimals do not change the value: whether it fits is asked before zeros are added.
+                    // More decimals do not change the value: whether it fits is checked before zeros are
+                    // added.
                     Ok(to) if to >= from => (unscaled, from),
                     _ => round_at(unscaled, from, i32::from(scale)),
                 };
@@ -204,7 +205,7 @@ impl Numeric {
         self.to_decimals(digits, round_at)
     }
 
-    /// Cuts to `digits` decimals, or to a power of ten if it is negative.
+    /// Truncates to `digits` decimals, or to a power of ten if it is negative.
     pub fn truncate(self, digits: i32) -> Result<Numeric> {
         self.to_decimals(digits, |unscaled, from, to| {
             let exponent = i32::from(from) - to;
@@ -218,29 +219,29 @@ impl Numeric {
         let digits = digits.clamp(-MAX_RESULT_SCALE, MAX_RESULT_SCALE);
         let (unscaled, scale) = cut(unscaled, from, digits);
         let wanted = digits.max(0) as u16;
-        // As many zeros as 38 digits have room for.
+        // As many zeros as 38 digits allow.
         let scale_of_most = 37 - exponent((unscaled, scale)).unwrap_or(0);
         let wanted = i32::from(wanted).min(scale_of_most.max(0)) as u16;
         let unscaled = rescale(unscaled, scale, wanted);
         unscaled.and_then(|unscaled| Numeric::new(unscaled, wanted)).ok_or_else(overflow)
     }
 
-    /// The least whole number that is no smaller.
+    /// The least integer that is not smaller.
     pub fn ceil(self) -> Result<Numeric> {
         let Some((unscaled, _)) = self.number() else { return Ok(self) };
         let whole = self.truncate(0)?;
         if unscaled > 0 && whole != self { whole.checked_add(Numeric::from(1i64)) } else { Ok(whole) }
     }
 
-    /// The largest whole number that is no larger.
+    /// The largest integer that is not larger.
     pub fn floor(self) -> Result<Numeric> {
         let Some((unscaled, _)) = self.number() else { return Ok(self) };
         let whole = self.truncate(0)?;
         if unscaled < 0 && whole != self { whole.checked_sub(Numeric::from(1i64)) } else { Ok(whole) }
     }
 
-    /// The digits at `scale` decimals, rounded half away from zero. `None` of more than 38 digits and of what is no
-    /// number.
+    /// The digits at `scale` decimals, rounded half away from zero. `None` for more than 38 digits and for
+    /// NaN and infinities.
     pub fn rounded_at(self, scale: u16) -> Option<i128> {
         let (unscaled, from) = self.number()?;
         rescale(unscaled, from, scale)
@@ -252,7 +253,7 @@ impl Numeric {
         (Numeric { unscaled, scale } == self).then_some(unscaled)
     }
 
-    /// The nearest whole number, half away from zero; `ty` names the type in the error.
+    /// The nearest integer, half away from zero; `ty` is the type in the error.
     fn to_integer(self, ty: &str) -> Result<i64> {
         let Some((unscaled, scale)) = self.number() else {
             let what = if self.is_nan() { "NaN" } else { "infinity" };
@@ -266,18 +267,18 @@ impl Numeric {
             .map_err(|_| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, format!("{ty} out of range")))
     }
 
-    /// As bigint, rounded half away from zero; 22003 if it is out of range, 0A000 if it is no number.
+    /// As bigint, rounded half away from zero; 22003 if it is out of range, 0A000 for NaN and infinities.
     pub fn to_i64(self) -> Result<i64> {
         self.to_integer("bigint")
     }
 
-    /// As integer, rounded half away from zero; 22003 if it is out of range, 0A000 if it is no number.
+    /// As integer, rounded half away from zero; 22003 if it is out of range, 0A000 for NaN and infinities.
     pub fn to_i32(self) -> Result<i32> {
         i32::try_from(self.to_integer("integer")?)
             .map_err(|_| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "integer out of range"))
     }
 
-    /// As smallint, rounded half away from zero; 22003 if it is out of range, 0A000 if it is no number.
+    /// As smallint, rounded half away from zero; 22003 if it is out of range, 0A000 for NaN and infinities.
     pub fn to_i16(self) -> Result<i16> {
         i16::try_from(self.to_integer("smallint")?)
             .map_err(|_| Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, "smallint out of range"))
@@ -298,12 +299,12 @@ impl Numeric {
         }
     }
 
-    /// A double by its 15 digits that are sure, as PostgreSQL casts.
+    /// A double with its 15 certain digits, as PostgreSQL casts.
     pub fn from_f64(value: f64) -> Result<Numeric> {
         Numeric::of_float(value, 15)
     }
 
-    /// A real by its 6 digits that are sure, as PostgreSQL casts.
+    /// A real with its 6 certain digits, as PostgreSQL casts.
     pub fn from_f32(value: f32) -> Result<Numeric> {
         Numeric::of_float(f64::from(value), 6)
     }
@@ -329,8 +330,8 @@ impl Numeric {
         if left.1 == right.1 || left.0.signum() != right.0.signum() {
             return left.0.cmp(&right.0);
         }
-        // Of one sign. The one with fewer decimals is brought to the scale of the other; if that takes more than 128 bits, it
-        // is the larger one.
+        // Of one sign. The one with fewer decimals is converted to the scale of the other; if that takes more
+        // than 128 bits, it is the larger one.
         let raised = |unscaled: i128, by: u16| {
             let power = power_of_ten(by.into())?.unsigned_abs();
             unscaled.unsigned_abs().checked_mul(power)
@@ -350,14 +351,14 @@ impl Numeric {
     }
 }
 
-/// The power of ten of the first digit; `None` of zero.
+/// The power of ten of the first digit; `None` for zero.
 #[inline]
 pub(super) fn exponent((unscaled, scale): (i128, u16)) -> Option<i32> {
     let exponent = unscaled.unsigned_abs().checked_ilog10()?;
     Some(exponent as i32 - i32::from(scale))
 }
 
-/// Changes the scale, rounding half away from zero. `None` if that takes more than 38 digits.
+/// Changes the scale, rounding half away from zero. `None` if the result has more than 38 digits.
 #[inline]
 pub(super) fn rescale(unscaled: i128, from: u16, to: u16) -> Option<i128> {
     match to.cmp(&from) {
@@ -375,7 +376,7 @@ pub(super) fn rescale(unscaled: i128, from: u16, to: u16) -> Option<i128> {
 fn round_at(unscaled: i128, from: u16, to: i32) -> (i128, u16) {
     let Ok(to) = u16::try_from(to) else {
         let whole = match power_of_ten(u32::from(from) + to.unsigned_abs()) {
-            // A number below 10^38 that is rounded up to it, or above, keeps 38 digits' worth of it.
+            // A number below 10^38 that is rounded up to it, or above, keeps 38 digits of it.
             Some(divisor) => divide_rounding(unscaled, divisor) * POWERS[to.unsigned_abs().min(38) as usize],
             None => 0,
         };
@@ -388,12 +389,12 @@ fn round_at(unscaled: i128, from: u16, to: i32) -> (i128, u16) {
 }
 
 impl Literal<'_> {
-    /// The number with the decimals that stand there, as far as 38 digits reach.
+    /// The number with the decimals as written, limited to 38 digits.
     fn to_numeric(&self) -> Result<Numeric> {
         self.with_decimals(self.decimals())
     }
 
-    /// The number with so many decimals, as far as 38 digits reach.
+    /// The number with this many decimals, limited to 38 digits.
     pub(super) fn with_decimals(&self, decimals: i64) -> Result<Numeric> {
         let decimals = decimals.max(0);
         if decimals > i64::from(MAX_SCALE) {
@@ -408,7 +409,7 @@ impl Literal<'_> {
         // Digits that the number has at this scale.
         let needed = significant as i64 - self.decimals() + decimals;
         let excess = (needed - i64::from(MAX_PRECISION)).max(0);
-        // One more goes if rounding carries.
+        // One more is dropped if rounding carries.
         for scale in [decimals - excess, decimals - excess - 1] {
             let Ok(scale) = u16::try_from(scale) else { break };
             if let Some(unscaled) = self.at_scale(scale) {

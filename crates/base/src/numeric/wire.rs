@@ -28,7 +28,7 @@ impl Numeric {
             Kind::NegativeInfinity => return special(NEGATIVE_INFINITY, INFINITY_DECIMALS),
             Kind::Number(unscaled, scale) => (unscaled, scale),
         };
-        // Decimal digits, from the last one on, with zeros up to a whole digit of base 10,000.
+        // Decimal digits, from the last one on, padded with zeros to whole digits of base 10,000.
         let mut decimals = [0u8; 44];
         let missing = usize::from((4 - scale % 4) % 4);
         let mut rest = unscaled.unsigned_abs();
@@ -53,8 +53,8 @@ impl Numeric {
         put(out, &digits, weight as i16, if unscaled < 0 { NEGATIVE } else { POSITIVE }, scale);
     }
 
-    /// Reads a value from PostgreSQL's binary format; 22P03 if the bytes are none. Digits behind the decimals to show are
-    /// cut off.
+    /// Reads a value from PostgreSQL's binary format; 22P03 if the bytes are not valid. Digits after the
+    /// decimals to show are truncated.
     pub fn decode(bytes: &[u8]) -> Result<Numeric> {
         let Some((header, digits)) = bytes.split_first_chunk::<8>() else {
             return Err(malformed("insufficient data left in message"));
@@ -86,7 +86,7 @@ impl Numeric {
             }
         }
         let exponent = (i64::from(weight) - i64::from(count) + 1) * 4;
-        // Decimals that are not shown go.
+        // Decimals that are not shown are dropped.
         let hidden = (-exponent - i64::from(shown)).clamp(0, text.len() as i64);
         text.truncate(text.len() - hidden as usize);
         let literal =

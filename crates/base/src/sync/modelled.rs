@@ -1,12 +1,12 @@
-//! Atomics and locks as a model checker wants them: before every step another task may go on, and who
-//! waits is known to wait, so that a deadlock is found.
+//! Atomics and locks for a model checker: before every step another task may continue, and the checker knows
+//! which tasks wait, so that it finds deadlocks.
 //!
-//! They are the ordinary ones inside: an atomic is laid out as the standard library's, so memory can be
-//! turned into it, and all work as usual outside models, for statics, which outlive them. The tasks of a
-//! model share one thread of the operating system, so no lock is ever waited for inside: whoever cannot
+//! Inside they are the ordinary ones: an atomic has the layout of the standard library's, so memory can be
+//! cast to it. All of them work as usual outside models, for statics, which outlive models. The tasks of a
+//! model share one thread of the operating system, so no lock is ever waited for inside: a task that cannot
 //! have it sleeps at a [`Gate`] of the checker's.
 //!
-//! Orderings are passed on, but models see steps in one sequence: what weaker orderings allow is left to
+//! Orderings are passed on, but models see steps in one sequence: the effects of weaker orderings are left to
 //! loom, Miri and ThreadSanitizer.
 
 #![allow(missing_docs, reason = "named as in the standard library and in parking_lot")]
@@ -18,18 +18,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Waits longer than this only end when somebody wakes the waiter, so that a wake-up that is missing shows.
+/// Longer waits end only when another task wakes the waiter, so that a missing wake-up is detected.
 const FOREVER: Duration = Duration::from_secs(60);
 
 pub fn in_model() -> bool {
     shuttle::current::try_get_current_task().is_some()
 }
 
-/// Lets the checker choose who goes on.
+/// Lets the checker choose the task that continues.
 #[inline]
 fn step() {
     if in_model() {
-        // Time is not modelled: this is a step and nothing else.
+        // Time is not modelled: this is only a step.
         shuttle::thread::sleep(Duration::ZERO);
     }
 }
@@ -37,7 +37,7 @@ fn step() {
 /// Where one task sleeps until another opens it.
 struct Gate(BatchSemaphore);
 
-/// Sleeping tasks, first come first.
+/// Sleeping tasks, in the order in which they began to sleep.
 #[derive(Default)]
 struct Sleepers(parking_lot::Mutex<VecDeque<Arc<Gate>>>);
 
@@ -46,7 +46,7 @@ impl Sleepers {
         Sleepers(parking_lot::const_mutex(VecDeque::new()))
     }
 
-    /// A gate for the caller. No step comes between what made it want to sleep and this.
+    /// A gate for the caller. No step comes between its decision to sleep and this.
     fn lie_down(&self) -> Arc<Gate> {
         let gate = Arc::new(Gate(BatchSemaphore::new(0, Fairness::StrictlyFair)));
         self.0.lock().push_back(gate.clone());
@@ -70,7 +70,7 @@ impl Gate {
     }
 
     fn open(&self) {
-        // Who slept in a model that has failed does not wake again.
+        // A task that slept in a failed model does not wake again.
         if in_model() {
             self.0.release(1);
         }
@@ -169,7 +169,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 #[derive(Default)]
 pub struct Condvar {
     sleepers: Sleepers,
-    /// For those outside models.
+    /// For use outside models.
     inner: parking_lot::Condvar,
 }
 
@@ -200,7 +200,7 @@ impl Condvar {
         guard.inner = Some(guard.mutex.acquire());
     }
 
-    /// In a model, a short time is over as soon as others have had a chance to go on.
+    /// In a model, a short time is over as soon as other tasks have had a chance to continue.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, longest: Duration) {
         if !in_model() {
             let _timed_out = self.inner.wait_for(guard.inner.as_mut().expect("the lock is held"), longest);
@@ -214,7 +214,7 @@ impl Condvar {
     }
 }
 
-/// As parking_lot's, it lets no reader pass a writer that waits.
+/// Like parking_lot's, it lets no reader overtake a waiting writer.
 pub struct RwLock<T> {
     sleepers: Sleepers,
     writers_waiting: std::sync::atomic::AtomicUsize,
@@ -324,7 +324,7 @@ impl<T> DerefMut for RwLockWriteGuard<'_, T> {
     }
 }
 
-/// Whoever finds it being set sleeps until it is.
+/// A task that finds it being set sleeps until it is set.
 pub struct OnceLock<T> {
     turn: Mutex<()>,
     inner: std::sync::OnceLock<T>,
@@ -350,10 +350,10 @@ impl<T> OnceLock<T> {
             let _turn = self.turn.lock();
             if self.inner.get().is_none() {
                 let value = make();
-                assert!(self.inner.set(value).is_ok(), "it was not set in our turn");
+                assert!(self.inner.set(value).is_ok(), "only the holder of the turn sets the value");
             }
         }
-        self.inner.get().expect("it has been set")
+        self.inner.get().expect("the value has been set")
     }
 }
 

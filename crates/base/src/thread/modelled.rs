@@ -1,8 +1,8 @@
-//! Threads that are tasks of a model where they are started in one.
+//! Threads that are tasks of a model if they are started in one.
 
 use crate::sync::in_model;
 
-/// As the standard library's.
+/// Like the standard library's.
 #[derive(Debug)]
 pub enum JoinHandle<T> {
     /// A thread of the operating system, outside models.
@@ -49,7 +49,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Lets others go on.
+/// Lets other tasks continue.
 pub fn yield_now() {
     if in_model() {
         shuttle::thread::yield_now();

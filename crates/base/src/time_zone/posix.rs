@@ -1,23 +1,23 @@
-//! Time zones written as rules: `EST5EDT,M3.2.0,M11.1.0`, POSIX's form of the variable TZ.
+//! Time zones written as rules: `EST5EDT,M3.2.0,M11.1.0`, the POSIX form of the variable TZ.
 //!
-//! Offsets count west of Greenwich in the text, and east in what is read from it. Daylight-saving time without rules follows
-//! those of the United States, as in PostgreSQL.
+//! Offsets count west of Greenwich in the text, and east in the result. Daylight-saving time without rules
+//! follows those of the United States, as in PostgreSQL.
 
 use super::MICROS_PER_DAY;
 use crate::datetime::{MICROS_PER_SECOND, civil_from_days, days_from_civil, days_in_month};
 use std::fmt;
 
-/// The most bytes of an abbreviation.
+/// The largest number of bytes of an abbreviation.
 const ABBREVIATION_BYTES: usize = 15;
 
-/// A zone with one offset, or with two that take turns each year.
+/// A zone with one offset, or with two that alternate each year.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct PosixZone {
     standard: Clock,
     daylight: Option<Daylight>,
 }
 
-/// What clocks show.
+/// An offset and its abbreviation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Clock {
     abbreviation: Abbreviation,
@@ -25,7 +25,7 @@ struct Clock {
     offset: i32,
 }
 
-/// Daylight-saving time, from its first second to its last one. Both are times that the clocks show before they change.
+/// Daylight-saving time, from its first second to its last one. Both are local times before the change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Daylight {
     clock: Clock,
@@ -33,7 +33,7 @@ struct Daylight {
     end: Change,
 }
 
-/// When clocks change.
+/// When the offset changes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Change {
     day: Day,
@@ -52,14 +52,14 @@ enum Day {
     OfWeek { month: u32, week: i64, weekday: i64 },
 }
 
-/// A short name, kept in place so that zones can be copied.
+/// A short name, stored inline so that zones can be copied.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Abbreviation {
     bytes: [u8; ABBREVIATION_BYTES],
     length: u8,
 }
 
-/// The rules of a zone that names none: those of the United States.
+/// The rules of a zone without rules: those of the United States.
 const DEFAULT_START: Change = Change { day: Day::OfWeek { month: 3, week: 2, weekday: 0 }, time: 2 * 3600 };
 const DEFAULT_END: Change = Change { day: Day::OfWeek { month: 11, week: 1, weekday: 0 }, time: 2 * 3600 };
 
@@ -93,23 +93,23 @@ impl PosixZone {
         PosixZone { standard: Clock { abbreviation, offset: seconds }, daylight: None }
     }
 
-    /// Seconds east of Greenwich at a moment, in microseconds since 1970 UTC.
+    /// Seconds east of Greenwich at a timestamp, in microseconds since 1970 UTC.
     pub fn offset_at(&self, utc: i64) -> i32 {
         self.clock_at(utc).offset
     }
 
-    /// How the time at a moment is called.
+    /// The abbreviation at a timestamp.
     pub fn abbreviation_at(&self, utc: i64) -> String {
         self.clock_at(utc).abbreviation.text().to_owned()
     }
 
-    /// Whether the clocks show daylight-saving time at a moment.
+    /// Whether daylight-saving time is in effect at a timestamp.
     pub fn is_daylight_saving_at(&self, utc: i64) -> bool {
         self.daylight.is_some_and(|daylight| self.is_within(&daylight, utc))
     }
 
-    /// Seconds east of Greenwich when the clocks show `local`. A time that they skip counts as before the change, one that they
-    /// show twice as its second occurrence.
+    /// Seconds east of Greenwich at the local time `local`. A local time that is skipped counts as before the
+    /// change, one that occurs twice as its second occurrence.
     pub fn offset_of_local(&self, local: i64) -> i32 {
         let Some(daylight) = &self.daylight else { return self.standard.offset };
         let (first, second) = (self.standard.offset, daylight.clock.offset);
@@ -133,14 +133,14 @@ impl PosixZone {
         let end = daylight.end.in_year(year) - i64::from(daylight.clock.offset);
         match start < end {
             true => (start..end).contains(&seconds),
-            // South of the equator it spans the new year.
+            // In the southern hemisphere it spans the new year.
             false => !(end..start).contains(&seconds),
         }
     }
 }
 
 impl Change {
-    /// Seconds since 1970 by the clocks that change.
+    /// Seconds since 1970 in local time before the change.
     fn in_year(self, year: i64) -> i64 {
         let first = days_from_civil(year, 1, 1);
         let day = match self.day {
@@ -213,7 +213,7 @@ impl Abbreviation {
     }
 
     fn text(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).expect("it was made of a string")
+        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).expect("the bytes are from a string")
     }
 }
 
@@ -223,7 +223,7 @@ impl fmt::Debug for Abbreviation {
     }
 }
 
-/// What is left of a specification.
+/// The rest of a specification.
 struct Reader<'a>(&'a str);
 
 impl Reader<'_> {
@@ -268,7 +268,7 @@ impl Reader<'_> {
         digits.parse().ok().filter(|number| (least..=most).contains(number))
     }
 
-    /// `,Jn`, `,n` or `,Mm.w.d`, with a time behind a slash.
+    /// `,Jn`, `,n` or `,Mm.w.d`, with a time after a slash.
     fn change(&mut self) -> Option<Change> {
         self.0 = self.0.strip_prefix(',')?;
         let day = if let Some(rest) = self.0.strip_prefix(['J', 'j']) {

@@ -251,7 +251,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("max_parallel_maintenance_workers", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
     parameter("max_parallel_workers", "8", Kind::Integer(0, 1024), "Accepted; has no effect."),
     parameter("max_parallel_workers_per_gather", "2", Kind::Integer(0, 1024), "Accepted; has no effect."),
-    parameter("max_stack_depth", "2MB", Kind::Memory, "Accepted; has no effect."),
+    parameter(
+        "max_stack_depth",
+        "2MB",
+        Kind::Memory,
+        "How deep statements may nest: 300 levels, and less in proportion if it is below 2MB.",
+    ),
     parameter("memory_limit", "0", Kind::Fixed, "Most memory that the store may hold; 0 for no limit."),
     parameter("min_parallel_index_scan_size", "512kB", Kind::Memory, "Accepted; has no effect."),
     parameter("min_parallel_table_scan_size", "8MB", Kind::Memory, "Accepted; has no effect."),

@@ -1,5 +1,5 @@
-//! Random transactions beside snapshots of all ages, whose records go to the attic as early as they may, in blocks
-//! that are frozen as early as they may, against a map per point in time.
+//! Random transactions and snapshots of all ages. Their records move to the attic, and blocks are frozen, as
+//! early as possible. The results are compared with a map for every point in time.
 
 use super::*;
 use crate::state::BlockState;
@@ -23,7 +23,7 @@ const NAME: ColumnId = ColumnId(3);
 /// By key.
 type State = BTreeMap<i32, (i64, i64)>;
 
-/// A transaction that runs.
+/// A running transaction.
 struct Running {
     snapshot: Snapshot,
     writes: WriteSet,
@@ -33,7 +33,7 @@ struct Running {
     touched: Vec<i32>,
 }
 
-/// A table, the transactions that write to it, and what the transaction manager does.
+/// A table, the transactions that write to it, and the actions of the transaction manager.
 struct Bench {
     table: Arc<Table>,
     by_key: Arc<Index>,
@@ -42,29 +42,29 @@ struct Bench {
     now: u64,
     next_owner: u64,
     states: BTreeMap<u64, State>,
-    /// When a transaction last touched a key and committed.
+    /// The time of the last commit that touched a key.
     changed: BTreeMap<i32, u64>,
     running: Vec<Running>,
     held: Vec<Snapshot>,
     ended: VecDeque<Retired>,
     attic: Attic,
-    /// What has been unlinked under a guard that is held on.
+    /// What has been unlinked under a guard that is still held.
     garbage: Option<(Guard, Garbage)>,
-    /// Batches that a client keeps, and what they showed.
+    /// Batches that a client keeps, and their contents.
     kept: Vec<(Vec<ScanBatch>, State)>,
-    /// How often blocks were frozen, or gave up their memory, and rows moved.
+    /// How often blocks were frozen, or their memory was freed, and rows moved.
     freezes: usize,
     emptied: usize,
     moved: usize,
-    /// How often blocks became compact, or were left by their rows.
+    /// How often blocks became compact, or lost all their rows.
     compacted: usize,
     left: usize,
-    /// How often blocks gave up their heads for one, and compact ones for none.
+    /// How often the heads of blocks were replaced by one, and those of compact ones freed.
     shared: usize,
     given_up: usize,
-    /// How often such blocks were frozen, and were compact when this was looked at.
+    /// How often such blocks were frozen, and were compact when they were counted.
     cold_with_one_head: [usize; 2],
-    /// Rows that scans under conditions did not read.
+    /// Rows that scans under conditions skipped.
     passed_over: std::cell::Cell<u64>,
     filtered: std::cell::Cell<u64>,
 }
@@ -138,7 +138,7 @@ impl Bench {
         }
     }
 
-    /// What the freezer does. Nobody holds a guard meanwhile.
+    /// The actions of the freezer. No guard is held meanwhile.
     fn freeze(&mut self) {
         self.free_garbage();
         let mut cooling = Vec::new();
@@ -187,12 +187,12 @@ impl Bench {
     }
 
     fn has_one_head(&self, block: BlockNumber) -> bool {
-        self.table.blocks().get(block).expect("there is such a block").heads.are_one_kept(&pin())
+        self.table.blocks().get(block).expect("the block exists").heads.are_one_kept(&pin())
     }
 
-    /// What the merger does.
+    /// The actions of the merger.
     fn compact(&mut self) {
-        // Full blocks alone, or all.
+        // Only full blocks, or all.
         let frozen_for = Duration::from_nanos(self.at_most(1) as u64);
         let threads = 1 + self.compacted % 3;
         self.compacted += self.table.compact(frozen_for, threads, &|| true);
@@ -206,25 +206,22 @@ impl Bench {
         }
     }
 
-    /// Has rows moved by a transaction.
+    /// Lets a transaction move rows.
     fn move_rows(&mut self, moves: Vec<Move>) {
         self.begin();
         let guard = &pin();
         let Running { snapshot, writes, touched, .. } = &mut self.running[0];
         for next in moves {
             let mut key = [Cell::Null];
-            assert!(
-                self.table.read(*snapshot, next.0, &[KEY], &mut key, guard),
-                "rows are moved that are there"
-            );
+            assert!(self.table.read(*snapshot, next.0, &[KEY], &mut key, guard), "the moved rows exist");
             touched.push(key[0].as_i32());
-            self.table.move_row(writes, *snapshot, next, guard).expect("nobody else writes");
+            self.table.move_row(writes, *snapshot, next, guard).expect("there is no other writer");
             self.moved += 1;
         }
         self.end(0);
     }
 
-    /// More rows than a block holds come, and go again but for a few.
+    /// Inserts more rows than a block holds, and deletes all but a few.
     fn flood(&mut self) {
         let most = self.random.uniform(1500, 4000);
         let keys = self.pour(most as usize);
@@ -244,7 +241,7 @@ impl Bench {
         self.end(self.running.len() - 1);
     }
 
-    /// Some of many rows that came are changed, or go.
+    /// Changes or deletes some of many rows.
     fn change_some(&mut self, keys: &[i32]) {
         self.begin();
         let guard = &pin();
@@ -260,13 +257,13 @@ impl Bench {
                 state.remove(&key);
             } else {
                 self.table.update(writes, snapshot, row, &[A], &[Cell::i64(5)], guard).unwrap();
-                state.get_mut(&key).expect("it is there").0 = 5;
+                state.get_mut(&key).expect("the key exists").0 = 5;
             }
         }
         self.end(self.running.len() - 1);
     }
 
-    /// So many rows come together. Their keys.
+    /// Inserts this many rows together. Returns their keys.
     fn pour(&mut self, rows: usize) -> Vec<i32> {
         self.begin();
         let guard = &pin();
@@ -284,7 +281,7 @@ impl Bench {
         keys
     }
 
-    /// Everybody ends, and every slot is filled.
+    /// Ends all transactions, and fills every slot.
     fn calm(&mut self) {
         while !self.running.is_empty() {
             self.end(0);
@@ -305,7 +302,7 @@ impl Bench {
         self.collect(usize::MAX);
     }
 
-    /// What a client does that keeps what it was given.
+    /// The actions of a client that keeps what it received.
     fn keep(&mut self) {
         let newest = self.snapshot();
         let scan = self.table.scan(newest, &[KEY, A, B, NAME], false);
@@ -323,7 +320,7 @@ impl Bench {
     }
 
     fn state_at(&self, time: Time) -> &State {
-        self.states.range(..=time.0).next_back().expect("there is one at 0").1
+        self.states.range(..=time.0).next_back().expect("there is a state at 0").1
     }
 
     fn read_times(&self) -> Vec<Time> {
@@ -341,7 +338,7 @@ impl Bench {
         self.running.push(Running { snapshot, writes, state, touched: Vec::new() });
     }
 
-    /// A few changes by one of the running, which it may take back at once.
+    /// A few changes by one of the running transactions, which may undo them at once.
     fn change(&mut self, at: usize) {
         let before = (self.running[at].writes.mark(), self.running[at].state.clone());
         for _ in 0..=self.at_most(2) {
@@ -359,7 +356,7 @@ impl Bench {
         }
     }
 
-    /// Others may have the rows that one has let go of.
+    /// Makes released rows available to others.
     fn end_let_go(&mut self, let_go: Option<LetGo>) {
         if let Some(let_go) = let_go {
             self.now += 1;
@@ -367,7 +364,7 @@ impl Bench {
         }
     }
 
-    /// False if it met a conflict.
+    /// Returns false at a conflict.
     fn change_one(&mut self, at: usize) -> bool {
         let guard = &pin();
         let key = self.random.uniform(0, 11) as i32;
@@ -377,7 +374,7 @@ impl Bench {
         let table = self.table.clone();
         let row = self.find(self.running[at].snapshot, key);
         let mine = self.running[at].snapshot;
-        // Somebody else is about to change it or has since.
+        // Another transaction is about to change it or has changed it since.
         let is_taken = |key: i32| {
             let pending =
                 |(number, running): (usize, &Running)| number != at && running.touched.contains(&key);
@@ -403,18 +400,18 @@ impl Bench {
             }
             (Some(row), 3) if !state.contains_key(&other) => {
                 touched.push(other);
-                let values = state.remove(&key).expect("it is there");
+                let values = state.remove(&key).expect("the key exists");
                 state.insert(other, values);
                 let name = name_of(other);
                 let cells = [Cell::i32(other), Cell::text(&name)];
                 table.update(writes, snapshot, row, &[KEY, NAME], &cells, guard)
             }
             (Some(row), 4..7) => {
-                state.get_mut(&key).expect("it is there").0 = a;
+                state.get_mut(&key).expect("the key exists").0 = a;
                 table.update(writes, snapshot, row, &[A], &[Cell::i64(a)], guard)
             }
             (Some(row), _) => {
-                state.get_mut(&key).expect("it is there").1 = b;
+                state.get_mut(&key).expect("the key exists").1 = b;
                 table.update(writes, snapshot, row, &[B], &[Cell::i64(b)], guard)
             }
             (None, _) => {
@@ -452,7 +449,7 @@ impl Bench {
         let Running { mut writes, state, touched, snapshot } = self.running.swap_remove(at);
         self.now += 1;
         if commits {
-            // It changed nothing that others have changed since: so it is its own changes that count.
+            // It changed nothing that others have changed since, so its own changes count.
             let before = self.state_at(snapshot.read_time).clone();
             let mut newest = self.state_at(Time(self.now)).clone();
             for key in touched {
@@ -472,7 +469,7 @@ impl Bench {
         self.ended.push_back(writes.retire_now(Time(self.now)));
     }
 
-    /// What the collector does, some of it.
+    /// The actions of the collector, up to `most`.
     fn collect(&mut self, most: usize) {
         let (guard, mut garbage) = self.garbage.take().unwrap_or_else(|| (pin(), Garbage::default()));
         let times = self.read_times();
@@ -509,7 +506,7 @@ impl Bench {
         }
     }
 
-    /// Asserts that no update is kept that only ended snapshots kept apart from what it followed.
+    /// Asserts that no two updates are kept that only ended snapshots distinguished.
     fn assert_settled(&self, times: &[Time]) {
         let guard = &pin();
         let all = self.attic.records.iter().chain(&self.attic.joined).map(|own| own.record(guard));
@@ -526,7 +523,7 @@ impl Bench {
         self.table.find(&self.by_key, &buffer, snapshot, &[], &mut [], &pin())
     }
 
-    /// Asserts that a snapshot sees just this, by a scan, by a fold, and by both indexes.
+    /// Asserts that a snapshot sees exactly `state`, by a scan, by a fold, and by both indexes.
     fn assert_sees(&self, snapshot: Snapshot, state: &State) {
         let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
         let batches: Vec<_> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
@@ -555,14 +552,14 @@ impl Bench {
         }
     }
 
-    /// Asserts that a scan of some keys leaves none of them out.
+    /// Asserts that a scan of some keys returns all of them.
     fn assert_sees_under_condition(&self, snapshot: Snapshot, state: &State) {
         let keys: Vec<i32> = state.keys().copied().collect();
         let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return };
         let middle = keys[keys.len() / 2];
         for keys in [*first..=*first, middle..=middle + 100, middle..=*last, last + 1..=i32::MAX] {
             let [low, high] = [keys.start(), keys.end()]
-                .map(|key| summary(Representation::Int32, &Cell::i32(*key)).expect("it is no NULL"));
+                .map(|key| summary(Representation::Int32, &Cell::i32(*key)).expect("a number is not NULL"));
             let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
             let scan = scan.under(&[Restriction::within(KEY, low, high)]);
             let batches: Vec<_> = std::iter::from_fn(|| scan.next_batch(&pin())).collect();
@@ -571,7 +568,7 @@ impl Bench {
             shown.retain(|key, _| keys.contains(key));
             let expected: State = state.range(keys.clone()).map(|(key, values)| (*key, *values)).collect();
             assert_eq!(shown, expected, "{keys:?} at {snapshot:?}");
-            // The same by a filter, which comes when the scan has begun.
+            // The same with a filter, which is added after the scan has begun.
             let scan = self.table.scan(snapshot, &[KEY, A, B, NAME], false);
             let mut batches: Vec<_> = scan.next_batch(&pin()).into_iter().collect();
             let asked = keys.clone();
@@ -587,7 +584,7 @@ impl Bench {
         }
     }
 
-    /// Asserts that the attic knows of all that differs now from what a snapshot sees.
+    /// Asserts that the attic has every change between a snapshot and now.
     fn assert_knows_changes(&self, snapshot: Snapshot) {
         let guard = &pin();
         let until = self.attic.until();
@@ -631,7 +628,7 @@ impl Bench {
             13 if self.kept.len() < 3 => self.keep(),
             13 => {
                 let (batches, state) = self.kept.remove(0);
-                assert_eq!(shown(&batches), state, "what was given out has changed");
+                assert_eq!(shown(&batches), state, "what was handed out has changed");
             }
             0 if self.held.len() < 4 => {
                 let held = self.snapshot();
@@ -658,7 +655,7 @@ impl Bench {
         }
     }
 
-    /// Everybody ends: nothing is left but the rows.
+    /// Ends all transactions: nothing is left but the rows.
     fn finish(mut self) -> [usize; 6] {
         while !self.running.is_empty() {
             self.end(0);
@@ -677,7 +674,7 @@ impl Bench {
         let slots = self.table.blocks().iter().map(|block| {
             assert!(!block.has_versions(0, block.layout.slots));
             assert!(block.life.state() != BlockState::Frozen || block.heads.bytes() == 0);
-            // Slots of a compact block are not used again one by one.
+            // Slots of a compact block are not reused one by one.
             let is_compact = block.is_compact();
             u64::from(if is_compact { block.rows_present() } else { block.allocated() })
         });
@@ -735,17 +732,15 @@ fn rows_move_together_and_empty_blocks_are_filled_again() {
         }
         done.iter_mut().zip(bench.finish()).for_each(|(all, more)| *all += more);
     }
-    println!(
-        "blocks were frozen and emptied, rows moved and passed over, blocks compact and left, so often: {done:?}"
-    );
-    // How compact blocks are left, firn-txn's tests show.
+    println!("blocks frozen and emptied, rows moved and skipped, blocks compact and left, counts: {done:?}");
+    // firn-txn's tests show how compact blocks lose their rows.
     let least = [3, 3, 3, 3, 1, 0].map(|times| times * seeds as usize);
     assert!(done.iter().zip(least).all(|(times, least)| *times >= least), "{done:?}");
 }
 
 #[test]
-fn blocks_whose_rows_all_came_behind_the_same_readers_have_one_head() {
-    // Miri fills one block, and looks after fewer steps.
+fn blocks_whose_rows_were_all_inserted_behind_the_same_readers_have_one_head() {
+    // Miri fills one block, and checks fewer steps.
     let (seeds, pours, before, steps) = if cfg!(miri) { (1, 1, 5, 2) } else { (12, 3, 20, 60) };
     let (mut shared, mut given_up) = (0, 0);
     let mut cold = [0, 0];
@@ -778,8 +773,8 @@ fn blocks_whose_rows_all_came_behind_the_same_readers_have_one_head() {
         cold.iter_mut().zip(bench.cold_with_one_head).for_each(|(all, more)| *all += more);
         bench.finish();
     }
-    println!("blocks had one head, and were frozen and compact with it, so often: {shared} {cold:?}");
-    println!("compact ones gave up theirs so often: {given_up}");
+    println!("blocks with one head, and frozen and compact ones with it, counts: {shared} {cold:?}");
+    println!("compact ones whose heads were freed: {given_up}");
     assert!(
         cfg!(miri) || shared >= seeds as usize && given_up > 0 && cold.iter().all(|times| *times > 0),
         "{shared} {given_up} {cold:?}"

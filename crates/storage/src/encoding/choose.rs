@@ -1,22 +1,23 @@
-//! Which encoding a column of a block gets.
+//! The choice of an encoding for a column of a block.
 //!
-//! One pass over the values counts runs, NULLs and bytes, finds the lowest and the highest, and estimates how many
-//! different ones there are. From that follows how large every encoding would be, to the byte but for the
-//! estimate; the smallest wins, each weighed by what it costs to read ([`COST`]).
+//! One pass over the values counts runs, NULLs and bytes, finds the lowest and the highest value, and
+//! estimates the number of different values. From this follows the size of every encoding, exact except for
+//! the estimate. The smallest wins, where each is weighed by its cost of reading ([`COST`]).
 
 use super::word::{Order, Word, fold};
 use super::{CodeWidth, Encoding, Kept, Piece, Source};
 use firn_base::Representation;
 use firn_base::types::Width;
 
-/// How many registers an estimate has: its standard error is 1.04 / √4096 = 1.6 %.
+/// The number of registers of an estimate: its standard error is 1.04 / √4096 = 1.6 %.
 const REGISTERS: usize = 1 << 12;
 
-/// An estimate of how many different values there are (HyperLogLog; Flajolet, Fusy, Gandouet and Meunier 2007,
-/// figure 3). Estimates of several blocks join to one of all of them.
+/// An estimate of the number of different values: HyperLogLog (Flajolet, Fusy, Gandouet and Meunier,
+/// "HyperLogLog: the analysis of a near-optimal cardinality estimation algorithm", AofA 2007, figure 3).
+/// Estimates of several blocks can be joined to one of all of them.
 #[derive(Clone, Debug)]
 pub struct Distinct {
-    /// Of the hashes that chose a register, the most zeros that one began with, and one more.
+    /// For each register, the largest number of leading zeros among the hashes that selected it, plus one.
     registers: Box<[u8; REGISTERS]>,
 }
 
@@ -29,15 +30,16 @@ impl Distinct {
     #[inline]
     pub(super) fn add(&mut self, hash: u64) {
         const CHOOSING: u32 = REGISTERS.trailing_zeros();
-        // Once more, since the highest bits of one product are more evenly spread than chance would have them.
+        // Folded once more, since the highest bits of one product are distributed more evenly than random
+        // ones.
         let hash = fold(hash, 0);
         let register = &mut self.registers[(hash >> (64 - CHOOSING)) as usize];
-        // The bit behind the last ends the zeros of a hash that has nothing else.
+        // The bit behind the last one limits the zeros of a hash that has no other bit.
         let zeros = (hash << CHOOSING | 1 << (CHOOSING - 1)).leading_zeros() as u8 + 1;
         *register = zeros.max(*register);
     }
 
-    /// Joins what others have estimated.
+    /// Joins another estimate.
     pub fn join(&mut self, other: &Distinct) {
         for (register, other) in self.registers.iter_mut().zip(other.registers.iter()) {
             *register = (*register).max(*other);
@@ -50,36 +52,37 @@ impl Distinct {
         let sum: f64 = self.registers.iter().map(|zeros| 2f64.powi(-i32::from(*zeros))).sum();
         let raw = 0.7213 / (1.0 + 1.079 / count) * count * count / sum;
         let empty = self.registers.iter().filter(|zeros| **zeros == 0).count();
-        // Few values are told by how many registers none has chosen.
+        // A small number is estimated from the number of unused registers.
         let estimate =
             if raw <= 2.5 * count && empty > 0 { count * (count / empty as f64).ln() } else { raw };
         estimate.round() as u64
     }
 }
 
-/// What one pass over a column of a block has found.
+/// The result of one pass over a column of a block.
 #[derive(Clone, Debug)]
 pub struct Statistics {
     /// The type of the values.
     pub representation: Representation,
     /// Slots.
     pub slots: usize,
-    /// Of which so many are NULL.
+    /// The number of NULLs among them.
     pub nulls: usize,
     /// Runs of equal values, or of NULL.
     pub runs: usize,
     /// Different values.
     pub distinct: Distinct,
-    /// The lowest and the highest word in the order of words; `None` for strings, booleans and nothing but NULL.
+    /// The lowest and the highest word in the order of words; `None` for strings, booleans and columns of
+    /// NULLs only.
     pub words: Option<(i128, i128)>,
     /// The lowest and the highest string.
     pub strings: Option<(Vec<u8>, Vec<u8>)>,
-    /// Bytes of all strings, and of those that begin runs.
+    /// Bytes of all strings, and of the first string of each run.
     pub string_bytes: (usize, usize),
 }
 
 impl Statistics {
-    /// Goes through a column of a block.
+    /// Gathers the statistics of a column of a block.
     pub fn gather(representation: Representation, piece: Piece<'_>) -> Statistics {
         piece.check(representation);
         let mut statistics = Statistics {
@@ -151,7 +154,7 @@ impl Statistics {
         hash: impl Fn(V) -> u64,
         mut each: impl FnMut(V),
     ) {
-        // NULL begins as a value that no first slot continues.
+        // Begins with NULL, which the first slot cannot continue.
         let mut last: Option<Option<V>> = None;
         for slot in 0..piece.slots() {
             let value = (!piece.is_null(slot)).then(|| get(slot));
@@ -168,12 +171,12 @@ impl Statistics {
         }
     }
 
-    /// Bytes of a column of so many values, of which some are NULL, without the values themselves.
+    /// Bytes of a column of this many values, some of them NULL, without the values themselves.
     fn validity_bytes(&self, places: usize) -> usize {
         if self.nulls > 0 { places.div_ceil(8) } else { 0 }
     }
 
-    /// Bytes of so many values kept in a way; `None` if they cannot be.
+    /// Bytes of this many values in an encoding; `None` if it cannot hold them.
     fn values_bytes(
         &self,
         kept: Kept,
@@ -201,20 +204,19 @@ impl Statistics {
     }
 }
 
-/// The dictionary that a column has or would have once the block has joined it.
+/// The dictionary that a column has, or would have once the block has joined it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Offer {
-    /// Its values.
+    /// The number of its values.
     pub values: u64,
     /// The memory that it takes.
     pub dictionary_bytes: u64,
-    /// Slots of all blocks that share it, this one among them.
+    /// The slots of all blocks that share it, including this one.
     pub slots: u64,
 }
 
 impl Offer {
-    /// What a column of so many slots would need that has estimated its values: [`Statistics`] of its blocks,
-    /// joined.
+    /// What a column of this many slots would need, estimated from the joined [`Statistics`] of its blocks.
     pub fn estimated(
         representation: Representation,
         distinct: &Distinct,
@@ -223,7 +225,7 @@ impl Offer {
     ) -> Offer {
         let values = distinct.estimate().min(slots);
         let value_bytes = match representation.width() {
-            // Strings are as long on average whether they are there once or often, for want of knowing better.
+            // Without further knowledge, repeated strings are assumed to be as long on average as others.
             Width::View => 4.0 + string_bytes as f64 / slots.max(1) as f64,
             Width::Fixed(bytes) => f64::from(bytes),
             Width::Bit => 1.0,
@@ -232,10 +234,10 @@ impl Offer {
     }
 }
 
-/// What an encoding costs beside its bytes: hundredths that a byte of it counts, and bytes for being there at
-/// all. Plain words are read as they lie. Offsets are added up, so they must be a little smaller. Codes
-/// are looked up in what may not be in the cache, and their dictionary wants to be merged with others: two thirds.
-/// What has runs must be half as large, since a slot's run must be found.
+/// The cost of an encoding in addition to its bytes: hundredths that a byte of it counts, and bytes for the
+/// encoding as such. Plain words are read in place. Offsets are added up, so they must be slightly smaller.
+/// Codes are looked up in memory that may not be in the cache, and their dictionary has to be merged with
+/// others: two thirds. Runs must be half as large, since a slot's run must be searched for.
 const COST: [(Encoding, usize, usize); 6] = [
     (Encoding { runs: false, values: Kept::Plain }, 100, 0),
     (Encoding { runs: false, values: Kept::Offsets }, 105, 32),
@@ -251,12 +253,12 @@ pub fn choose(statistics: &Statistics, offer: Option<&Offer>) -> Encoding {
         let bytes = encoded_bytes(statistics, *encoding, offer)? + more;
         Some((bytes as u128 * *cost as u128, *encoding))
     });
-    // Of equals the first, which is the cheaper one to read.
+    // Of equal ones the first, which is cheaper to read.
     weighed.min_by_key(|(weight, _)| *weight).expect("everything can be kept plain").1
 }
 
-/// How large a column of a block would be in an encoding; `None` if it cannot be in it. What a dictionary takes
-/// counts by the block's share of the slots.
+/// The size of a column of a block in an encoding; `None` if the encoding cannot hold it. A dictionary counts
+/// by the block's share of the slots.
 pub fn encoded_bytes(statistics: &Statistics, encoding: Encoding, offer: Option<&Offer>) -> Option<usize> {
     let runs = statistics.runs;
     let (places, string_bytes, ends) = match encoding.runs {
@@ -279,7 +281,7 @@ mod tests {
     const RUNS: Encoding = Encoding { runs: true, values: Kept::Plain };
     const RUNS_OF_CODES: Encoding = Encoding { runs: true, values: Kept::Codes };
 
-    /// Chosen for a block that is the only one of its column.
+    /// The choice for a block that is the only one of its column.
     fn chosen(representation: Representation, values: Source<'_>, nulls: Option<&NullBuffer>) -> Encoding {
         let statistics = Statistics::gather(representation, Piece { values, nulls });
         let slots = statistics.slots as u64;

@@ -8,9 +8,10 @@
 //! ```
 //! They are either places in a dictionary or distances from the lowest value of their block.
 //!
-//! Not packed to bits: Arrow's dictionary arrays have keys of whole bytes, and take these without a copy; a code is
-//! read by one load; 64 codes of a byte are compared by one instruction (AVX-512) or two. Packing would save up to half of
-//! codes of 9 to 12 and of 17 to 24 bits (docs/decisions/0024-codes-are-whole-bytes.md).
+//! They are not packed to bits: Arrow's dictionary arrays have keys of whole bytes, and use these without a
+//! copy. A code is read by one load. 64 codes of a byte are compared by one instruction (AVX-512) or two.
+//! Packing would save up to half of codes of 9 to 12 and of 17 to 24 bits
+//! (docs/decisions/0024-codes-are-whole-bytes.md).
 
 use crate::memory::prefetch;
 use arrow_buffer::{ArrowNativeType, ScalarBuffer};
@@ -48,7 +49,7 @@ macro_rules! codes {
 }
 codes!(u8 u16 u32 u64);
 
-/// Width of the codes of a column.
+/// The width of a column's codes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum CodeWidth {
     /// 1 byte
@@ -62,7 +63,7 @@ pub enum CodeWidth {
 }
 
 impl CodeWidth {
-    /// The narrowest that holds numbers up to `highest`.
+    /// The narrowest width that holds numbers up to `highest`.
     pub fn for_highest(highest: u64) -> CodeWidth {
         match highest {
             0..=0xff => CodeWidth::One,
@@ -91,7 +92,7 @@ pub enum Codes {
     Eight(ScalarBuffer<u64>),
 }
 
-/// Runs an expression over whichever codes they are.
+/// Runs an expression over codes of any width.
 macro_rules! each_codes {
     ($codes:expr, $slice:ident => $body:expr) => {
         match $codes {
@@ -105,7 +106,7 @@ macro_rules! each_codes {
 pub(super) use each_codes;
 
 impl Codes {
-    /// Numbers up to `highest`, in the width for it.
+    /// Collects numbers up to `highest`, in the width for it.
     pub fn collect(highest: u64, numbers: impl Iterator<Item = u64>) -> Codes {
         fn narrow<C: Code>(numbers: impl Iterator<Item = u64>) -> ScalarBuffer<C> {
             numbers.map(C::narrow).collect::<Vec<C>>().into()
@@ -143,25 +144,25 @@ impl Codes {
         self.len() * self.width().bytes()
     }
 
-    /// One of them.
+    /// The code at a position.
     #[inline]
     pub fn get(&self, at: usize) -> usize {
         each_codes!(self, codes => codes[at].number() as usize)
     }
 
-    /// Asks the processor to fetch one of them.
+    /// Prefetches the code at a position.
     #[inline]
     pub fn prefetch(&self, at: usize) {
         each_codes!(self, codes => prefetch(codes.as_ptr().wrapping_add(at).cast()));
     }
 
-    /// As [`Codes::get`], of numbers that may need 64 bits whatever the machine's size.
+    /// As [`Codes::get`], for numbers that may need 64 bits on any machine.
     #[inline]
     pub fn number(&self, at: usize) -> u64 {
         each_codes!(self, codes => codes[at].number())
     }
 
-    /// A part of them, which shares their memory.
+    /// A range of them, which shares their memory.
     pub fn slice(&self, range: Range<usize>) -> Codes {
         let (start, length) = (range.start, range.len());
         match self {
@@ -177,7 +178,7 @@ impl Codes {
         each_codes!(self, codes => codes.iter().max().map(|code| code.number()))
     }
 
-    /// Whether they lie in the same memory.
+    /// Whether they share memory.
     pub fn shares(&self, other: &Codes) -> bool {
         match (self, other) {
             (Codes::One(a), Codes::One(b)) => a.ptr_eq(b),

@@ -1,4 +1,4 @@
-//! Conditions on a column, judged on its encoded form.
+//! Conditions on a column, evaluated on its encoded form.
 //!
 //! | encoding | `low ≤ value ≤ high` becomes |
 //! |---|---|
@@ -7,9 +7,9 @@
 //! | plain | comparisons of ordinals |
 //! | runs | the same for the values of runs, and then whole runs of bits |
 //!
-//! A list of values becomes as many ranges, those that touch become one; a prefix is one range of a
-//! dictionary. Everything ends in loops over slices of numbers that compare 64 of them at a
-//! time and know no NULL: validity is masked in afterwards, 64 slots by one instruction.
+//! A list of values becomes as many ranges, of which adjacent ones are merged. A prefix is one range of a
+//! dictionary. All conditions end in loops over slices of numbers that compare 64 of them at a time and
+//! ignore NULLs: validity is applied afterwards, 64 slots by one instruction.
 
 use super::codes::{Code, Codes, each_codes};
 use super::word::{Order, Word};
@@ -17,14 +17,14 @@ use arrow_buffer::{BooleanBuffer, Buffer};
 use firn_base::{Cell, Representation};
 use std::ops::{Bound, Range, RangeBounds};
 
-/// Which values to take. NULL is never taken, and not allowed as a bound.
+/// The values that a condition selects. NULL is never selected, and not allowed as a bound.
 #[derive(Clone, Debug)]
 pub enum Condition<'a> {
-    /// Values between two bounds, or two others, and so on: in ascending order, and apart from each other.
+    /// Values in one of several ranges, which ascend and are separate.
     Ranges(Vec<(Bound<Cell<'a>>, Bound<Cell<'a>>)>),
     /// Values of a list.
     In(Vec<Cell<'a>>),
-    /// Strings that begin so.
+    /// Strings with a prefix.
     Prefix(&'a [u8]),
 }
 
@@ -34,13 +34,13 @@ impl<'a> Condition<'a> {
         Condition::Ranges(vec![(low, high)])
     }
 
-    /// Values that equal one.
+    /// Values that equal one value.
     pub fn equal(cell: Cell<'a>) -> Condition<'a> {
         Condition::In(vec![cell])
     }
 
-    /// Whether the order of ordinals tells it for values of a type. It does not for intervals and images, nor where blanks at
-    /// the end matter in some comparisons and in others do not.
+    /// Whether ordinals can decide it for values of a type. They cannot for intervals and images, nor where
+    /// blanks at the end matter in some comparisons and not in others.
     pub fn is_decidable(&self, representation: Representation) -> bool {
         match representation {
             Representation::Interval => false,
@@ -50,12 +50,12 @@ impl<'a> Condition<'a> {
         }
     }
 
-    /// The ordinals that it takes, as ranges from the first to the last.
+    /// The ordinals that it selects, as ranges with first and last.
     pub(super) fn ordinal_ranges<T: Word>(&self, order: Order) -> Vec<(T, T)> {
         super::dictionary::word_ranges(self, order)
     }
 
-    /// Whether it takes a string.
+    /// Whether it selects a string.
     pub(super) fn takes_string(&self, string: &[u8]) -> bool {
         match self {
             Condition::Ranges(ranges) => ranges
@@ -66,7 +66,7 @@ impl<'a> Condition<'a> {
         }
     }
 
-    /// Whether it takes a boolean.
+    /// Whether it selects a boolean.
     pub(super) fn takes_boolean(&self, value: bool) -> bool {
         let number = |cell: &Cell<'_>| cell.word() != 0;
         match self {
@@ -74,24 +74,24 @@ impl<'a> Condition<'a> {
                 .iter()
                 .any(|(low, high)| (low.as_ref().map(number), high.as_ref().map(number)).contains(&value)),
             Condition::In(cells) => cells.iter().any(|cell| number(cell) == value),
-            Condition::Prefix(_) => panic!("a prefix of values that are no strings"),
+            Condition::Prefix(_) => panic!("a prefix of values that are not strings"),
         }
     }
 }
 
-/// The string that a bound is.
+/// The string of a bound.
 pub(super) fn bytes_of<'b>(bound: &'b Bound<Cell<'_>>) -> Bound<&'b [u8]> {
     bound.as_ref().map(Cell::bytes)
 }
 
-/// More ranges than this are looked up in a table instead of compared with one after another: a pass over all
-/// codes for each range is quick, but a look-up is one for all of them.
+/// More ranges than this are looked up in a table instead of being compared one after another. A pass over
+/// all codes for each range is fast, but one look-up replaces all of the passes.
 const MOST_COMPARED: usize = 4;
 
-/// The codes of a dictionary that a condition takes. Made once, good for all blocks with this dictionary.
+/// The codes of a dictionary that a condition selects. Computed once for all blocks with this dictionary.
 #[derive(Clone, Debug)]
 pub struct CodeSet {
-    /// Apart from each other, ascending.
+    /// Separate and ascending.
     ranges: Vec<Range<u64>>,
     /// A bit for every code of the dictionary, if there are many ranges.
     table: Option<Vec<u64>>,
@@ -99,7 +99,7 @@ pub struct CodeSet {
 }
 
 impl CodeSet {
-    /// Of ranges of codes of a dictionary of so many values.
+    /// A set of ranges of codes of a dictionary with this many values.
     pub(super) fn of(mut ranges: Vec<Range<u64>>, dictionary_values: usize) -> CodeSet {
         ranges.retain(|range| !range.is_empty());
         ranges.sort_unstable_by_key(|range| range.start);
@@ -120,23 +120,23 @@ impl CodeSet {
         CodeSet { ranges, table, dictionary_values }
     }
 
-    /// Whether no value is taken, so that no block needs to be looked at.
+    /// Whether no value is selected, so that no block needs to be read.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Whether a code is taken.
+    /// Whether a code is selected.
     pub fn contains(&self, code: u64) -> bool {
         let at = self.ranges.partition_point(|range| range.end <= code);
         self.ranges.get(at).is_some_and(|range| range.contains(&code))
     }
 
-    /// The dictionary's size, by which a set is told from one that was made for another.
+    /// The dictionary's size, which distinguishes the set from one of another dictionary.
     pub(super) fn dictionary_values(&self) -> usize {
         self.dictionary_values
     }
 
-    /// A bit for every code: whether it is taken.
+    /// A bit for every code: whether it is selected.
     pub(super) fn select(&self, codes: &Codes) -> BooleanBuffer {
         each_codes!(codes, codes => self.select_of(codes))
     }
@@ -154,11 +154,11 @@ impl CodeSet {
     }
 }
 
-/// A bit for every offset: whether the value so far above `base` lies in one of the ranges.
+/// A bit for every offset: whether `base` plus the offset is in one of the ranges.
 pub(super) fn select_offsets<T: Word>(offsets: &Codes, base: T, ranges: &[(T, T)]) -> BooleanBuffer {
     fn select<C: Code, T: Word>(offsets: &[C], base: T, ranges: &[(T, T)]) -> BooleanBuffer {
         let top = base.plus(C::HIGHEST);
-        // Values wrap around to below the base where the width could express more than the type.
+        // The sum wraps around to a value below the base if the width has larger offsets than the type.
         let top = if top < base { T::HIGHEST } else { top };
         let ranges: Vec<(C, C)> = ranges
             .iter()
@@ -173,7 +173,7 @@ pub(super) fn select_offsets<T: Word>(offsets: &Codes, base: T, ranges: &[(T, T)
     each_codes!(offsets, offsets => select(offsets, base, ranges))
 }
 
-/// A bit for every word: whether its ordinal lies in one of the ranges.
+/// A bit for every word: whether its ordinal is in one of the ranges.
 pub(super) fn select_words<T: Word>(words: &[T], order: Order, ranges: &[(T, T)]) -> BooleanBuffer {
     match order {
         Order::Signed | Order::Foreign => within(words, ranges),
@@ -194,7 +194,7 @@ fn in_some<T: Ord + Copy>(ordinal: T, ranges: &[(T, T)]) -> bool {
     ranges.get(at).is_some_and(|(low, _)| *low <= ordinal)
 }
 
-/// A bit for every number: whether it lies in one of the ranges, which ascend.
+/// A bit for every number: whether it is in one of the ranges, which ascend.
 fn within<T: Ord + Copy>(numbers: &[T], ranges: &[(T, T)]) -> BooleanBuffer {
     match ranges {
         [] => BooleanBuffer::new_unset(numbers.len()),
@@ -202,7 +202,7 @@ fn within<T: Ord + Copy>(numbers: &[T], ranges: &[(T, T)]) -> BooleanBuffer {
         &[(low, high)] => bits(numbers, |number| (low <= number) & (number <= high)),
         ranges if ranges.len() <= MOST_COMPARED => {
             let mut ranges = ranges.iter().map(|range| within(numbers, &[*range]));
-            let first = ranges.next().expect("more than one");
+            let first = ranges.next().expect("there are several ranges");
             ranges.fold(first, |all, one| &all | &one)
         }
         ranges => bits(numbers, |number| in_some(number, ranges)),
@@ -223,16 +223,16 @@ fn bits<T: Copy>(numbers: &[T], test: impl Fn(T) -> bool + Copy) -> BooleanBuffe
     BooleanBuffer::new(Buffer::from_vec(words), 0, numbers.len())
 }
 
-/// As [`append_bits`], which the compiler makes twice as wide vectors of here.
+/// As [`append_bits`], which the compiler makes vectors of twice the width of here.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "avx2")]
 fn bits_avx2<T: Copy>(numbers: &[T], test: impl Fn(T) -> bool + Copy, words: &mut Vec<u64>) {
     append_bits(numbers, test, words);
 }
 
-/// Two steps, for each of which the compiler uses vectors: a byte of 0 or 1 for each of 64 numbers, and of eight
-/// such bytes one of bits by a multiplication, which moves the lowest bit of the byte in place n to bit n of
-/// the highest byte.
+/// Two steps, each of which the compiler vectorises: a byte of 0 or 1 for each of 64 numbers; then one byte
+/// of bits from eight such bytes by a multiplication, which moves the lowest bit of byte n to bit n of the
+/// highest byte.
 #[inline(always)]
 fn append_bits<T: Copy>(numbers: &[T], test: impl Fn(T) -> bool + Copy, words: &mut Vec<u64>) {
     let (chunks, rest) = numbers.as_chunks::<64>();

@@ -1,13 +1,13 @@
-//! Dictionaries: the different values of a column, sorted, each once. A value's code is its place.
+//! Dictionaries: the different values of a column, sorted, each once. A value's code is its position.
 //!
 //! ```text
 //!  words    | ordinal 0 | ordinal 1 | ordinal 2 | …       ascending, of the column's width
 //!  strings  | offset 0 | offset 1 | …  bytes  ascending by bytes (strings.rs)
 //! ```
-//! Sorted, so that a range of values is a range of codes, and so that two of them merge in one pass
-//! (merge.rs). Shared by the blocks of a column: each holds a reference to the one that its codes
-//! were made for, so blocks of an older and of a newer dictionary exist beside each other. It never changes: values that no block has
-//! any more go when [another takes its place](crate::encoding::merge::Merge::forgetting).
+//! It is sorted, so that a range of values is a range of codes, and so that two dictionaries merge in one
+//! pass (merge.rs). The blocks of a column share it: each has a reference to the one that its codes were made
+//! for, so blocks of an older and of a newer dictionary coexist. It never changes. Values that no block has
+//! any more are removed when [another one replaces it](crate::encoding::merge::Merge::forgetting).
 
 use super::ColumnWord;
 use super::choose::Distinct;
@@ -22,7 +22,7 @@ use firn_base::sync::{Arc, OnceLock};
 use std::cmp::Ordering;
 use std::ops::{Bound, Range};
 
-/// More values than a dictionary can have.
+/// More values than this do not fit into a dictionary.
 pub const MOST_VALUES: usize = i32::MAX as usize;
 
 /// Sorted values of fixed width.
@@ -30,7 +30,7 @@ pub const MOST_VALUES: usize = i32::MAX as usize;
 pub struct WordDictionary<T: Word> {
     pub(super) representation: Representation,
     pub(super) ordinals: ScalarBuffer<T>,
-    /// The values as Arrow has them.
+    /// The values as an Arrow array.
     array: OnceLock<ArrayRef>,
 }
 
@@ -45,7 +45,7 @@ impl<T: Word> WordDictionary<T> {
         &self.ordinals
     }
 
-    /// How its ordinals come from words.
+    /// The mapping from words to its ordinals.
     #[inline]
     pub(super) fn order(&self) -> Order {
         Order::of(self.representation)
@@ -85,7 +85,7 @@ pub struct StringDictionary {
     pub(super) representation: Representation,
     pub(super) strings: Strings,
     array: OnceLock<ArrayRef>,
-    /// The values as views, which arrays are made of that are no dictionary arrays.
+    /// The values as views, for arrays that are not dictionary arrays.
     views: OnceLock<ArrayRef>,
 }
 
@@ -124,7 +124,8 @@ impl StringDictionary {
         self.views.get_or_init(|| super::strings::as_views(self.array(), 0..self.strings.len()))
     }
 
-    /// The first code from `start` on whose value does not satisfy what all before it do.
+    /// The first code from `start` on whose value does not satisfy a condition that all values before it
+    /// satisfy.
     fn first_not(&self, start: usize, satisfied: impl Fn(&[u8]) -> bool) -> usize {
         let (mut low, mut high) = (start, self.strings.len());
         while low < high {
@@ -149,7 +150,7 @@ impl StringDictionary {
     }
 }
 
-/// A column's dictionary, whatever its values.
+/// A column's dictionary, of any type.
 #[derive(Clone, Debug)]
 pub enum Dictionary {
     /// 2 bytes
@@ -164,7 +165,7 @@ pub enum Dictionary {
     Strings(Arc<StringDictionary>),
 }
 
-/// Runs an expression over a dictionary of words, or another over one of strings.
+/// Runs one expression over a dictionary of words, or another over one of strings.
 macro_rules! each_dictionary {
     ($dictionary:expr, $words:ident => $of_words:expr, $strings:ident => $of_strings:expr) => {
         match $dictionary {
@@ -191,8 +192,8 @@ impl Dictionary {
         self.len() == 0
     }
 
-    /// The memory it takes, apart from that of arrays made of it: of strings as views, and of values whose ordinal
-    /// is not the word.
+    /// The memory it takes, without that of arrays made from it: of strings as views, and of values whose
+    /// ordinal is not the word.
     pub fn bytes(&self) -> usize {
         each_dictionary!(
             self,
@@ -201,7 +202,7 @@ impl Dictionary {
         )
     }
 
-    /// Whether this is the other one, not only equal to it.
+    /// Whether both are the same object, and not only equal.
     pub(crate) fn is(&self, other: &Dictionary) -> bool {
         match (self, other) {
             (Dictionary::Two(a), Dictionary::Two(b)) => Arc::ptr_eq(a, b),
@@ -213,7 +214,7 @@ impl Dictionary {
         }
     }
 
-    /// One of those of its values for which there is a `true`.
+    /// A dictionary of those of its values for which `used` is true.
     pub(super) fn only(&self, used: &[bool]) -> Dictionary {
         fn only<T: ColumnWord>(words: &WordDictionary<T>, used: &[bool]) -> Dictionary {
             let ordinals = words.ordinals.iter().zip(used).filter(|(_, used)| **used);
@@ -227,13 +228,13 @@ impl Dictionary {
             Dictionary::Sixteen(words) => only(words, used),
             Dictionary::Strings(strings) => {
                 let kept = (0..used.len()).filter(|code| used[*code]).map(|code| strings.get(code));
-                let kept = Strings::collect(kept).expect("fewer than there were");
+                let kept = Strings::collect(kept).expect("a part of the strings fits");
                 Dictionary::Strings(Arc::new(StringDictionary::new(strings.representation, kept)))
             }
         }
     }
 
-    /// An estimate of how many different values it has, which joins those of blocks.
+    /// An estimate of its number of different values, which can be joined with those of blocks.
     pub(crate) fn distinct(&self) -> Distinct {
         let mut distinct = Distinct::new();
         fn add<T: Word>(words: &WordDictionary<T>, distinct: &mut Distinct) {
@@ -256,13 +257,13 @@ impl Dictionary {
         each_dictionary!(self, words => words.representation, strings => strings.representation)
     }
 
-    /// The values as an Arrow array, which shares their memory unless the type is a narrow decimal or its ordinals
-    /// are no words.
+    /// The values as an Arrow array, which shares their memory unless the type is a narrow decimal or its
+    /// ordinals are not words.
     pub fn array(&self) -> &ArrayRef {
         each_dictionary!(self, words => words.array(), strings => strings.array())
     }
 
-    /// The codes of the values that a condition takes; `None` if the order of codes does not tell.
+    /// The codes of the values that a condition selects; `None` if the order of codes does not decide it.
     pub fn codes_of(&self, condition: &Condition<'_>) -> Option<CodeSet> {
         if !condition.is_decidable(self.representation()) {
             return None;
@@ -289,12 +290,12 @@ impl Dictionary {
         Some(CodeSet::of(ranges, self.len()))
     }
 
-    /// Some ranges of its codes, in any order.
+    /// A set of some ranges of its codes, in any order.
     pub fn codes_within(&self, ranges: Vec<Range<u64>>) -> CodeSet {
         CodeSet::of(ranges, self.len())
     }
 
-    /// The strings as views; `None` if the values are no strings.
+    /// The strings as views; `None` if the values are not strings.
     pub(crate) fn views(&self) -> Option<&ArrayRef> {
         match self {
             Dictionary::Strings(strings) => Some(strings.views()),
@@ -302,8 +303,8 @@ impl Dictionary {
         }
     }
 
-    /// The codes of the strings that satisfy anything: the way of conditions that no range of codes stands for. Panics if the values
-    /// are no strings.
+    /// The codes of the strings that satisfy any function, for conditions that no range of codes represents.
+    /// Panics if the values are not strings.
     pub fn codes_of_strings(&self, satisfied: impl Fn(&[u8]) -> bool) -> CodeSet {
         let Dictionary::Strings(strings) = self else {
             panic!("a dictionary of {} has no strings", self.representation())
@@ -312,8 +313,8 @@ impl Dictionary {
         CodeSet::of(codes.map(|code| code as u64..code as u64 + 1).collect(), self.len())
     }
 
-    /// The codes of the strings that have a summary in one of some ranges, from the first to the last. Summaries rise as strings do,
-    /// if they do not stay the same. Panics if the values are no strings.
+    /// The codes of the strings whose summary is in one of some ranges with first and last. Summaries ascend
+    /// with the strings, or are equal. Panics if the values are not strings.
     pub fn codes_of_summaries(&self, ranges: &[(u64, u64)], summary: impl Fn(&[u8]) -> u64) -> CodeSet {
         let Dictionary::Strings(strings) = self else {
             panic!("a dictionary of {} has no strings", self.representation())
@@ -339,7 +340,7 @@ impl Dictionary {
     }
 }
 
-/// The ordinals that a condition takes, as ranges from the first to the last.
+/// The ordinals that a condition selects, as ranges with first and last.
 pub(super) fn word_ranges<T: Word>(condition: &Condition<'_>, order: Order) -> Vec<(T, T)> {
     match condition {
         Condition::Ranges(ranges) => {
@@ -352,6 +353,6 @@ pub(super) fn word_ranges<T: Word>(condition: &Condition<'_>, order: Order) -> V
             ranges.dedup();
             ranges
         }
-        Condition::Prefix(_) => panic!("a prefix of values that are no strings"),
+        Condition::Prefix(_) => panic!("a prefix of values that are not strings"),
     }
 }

@@ -5,11 +5,11 @@
 //! | codes | `Dictionary(UInt8 … UInt32, values)`, nothing copied | looked up |
 //! | runs | `RunEndEncoded(Int32, values)`, nothing copied | repeated |
 //! | offsets | as plain: Arrow has no such layout | added up |
-//! | plain words | – | nothing copied, but for narrow decimals, which Arrow widens |
+//! | plain words | – | nothing copied, except for narrow decimals, which Arrow widens |
 //! | plain strings | `Utf8` or `Binary`, nothing copied | views are made, the bytes are not copied |
 //! | symbols | as plain: Arrow has no such layout | decoded |
 //!
-//! The first array in the encoded form of plain texts looks through them for what is no UTF-8.
+//! The first array in the encoded form of plain texts checks that they are UTF-8.
 
 use super::codes::{Code, Codes, each_codes};
 use super::symbols::ROOM;
@@ -34,12 +34,12 @@ use firn_base::Representation;
 use firn_base::sync::Arc;
 use std::ops::Range;
 
-/// What an array is to be like.
+/// The form of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Form {
-    /// Of the type that [`data_type`] names.
+    /// The type that [`data_type`] returns.
     Plain,
-    /// Of the cheapest type that can stand for it.
+    /// The cheapest equivalent type.
     Encoded,
 }
 
@@ -88,7 +88,7 @@ impl EncodedColumn {
         )
     }
 
-    /// Some slots, which ascend, as an Arrow array of the plain form.
+    /// Some slots, in ascending order, as an Arrow array of the plain form.
     pub fn take(&self, slots: &[u32]) -> ArrayRef {
         let places = self.places(slots);
         let valid = |nulls: &NullBuffer| -> BooleanBuffer {
@@ -177,7 +177,7 @@ impl EncodedColumn {
         }
     }
 
-    /// The views of places.
+    /// The views of some places.
     fn gather(
         &self,
         strings: &StringValues,
@@ -196,7 +196,7 @@ impl EncodedColumn {
                 let mut bytes = Vec::new();
                 let mut last = None;
                 let view = |place| {
-                    // Those of a run are decoded once.
+                    // The string of a run is decoded once.
                     if let Some((before, view)) = last
                         && before == place
                     {
@@ -223,7 +223,7 @@ impl EncodedColumn {
         }
     }
 
-    /// Views of strings that lie in a buffer.
+    /// Views of strings in a buffer.
     fn views_array(&self, views: Vec<u128>, bytes: Buffer, nulls: Option<NullBuffer>) -> ArrayRef {
         match self.representation {
             representation if representation.is_string() => {
@@ -233,7 +233,7 @@ impl EncodedColumn {
         }
     }
 
-    /// As many views as `add` adds of all of a dictionary's.
+    /// The views that `add` appends, given the views of all values of a dictionary.
     fn dictionary_views(
         &self,
         dictionary: &StringDictionary,
@@ -260,11 +260,11 @@ impl EncodedColumn {
     }
 }
 
-/// Adds what the codes of a range of slots stand for.
+/// Appends the values of the codes of a range of slots.
 fn add_coded(codes: &Codes, slots: Range<usize>, all: &[u128], out: &mut Vec<u128>) {
     match codes {
         Codes::One(codes) => {
-            // So that no code has to be compared with how many there are.
+            // A table of all possible codes needs no bounds check.
             let mut table = [0; 256];
             table[..all.len()].copy_from_slice(all);
             out.extend(codes[slots].iter().map(|code| table[usize::from(*code)]));
@@ -275,22 +275,23 @@ fn add_coded(codes: &Codes, slots: Range<usize>, all: &[u128], out: &mut Vec<u12
     }
 }
 
-/// Views of strings that lie in some buffers.
+/// Views of strings in some buffers.
 fn views_array<V: ByteViewType>(
     views: Vec<u128>,
     buffers: Vec<Buffer>,
     nulls: Option<NullBuffer>,
 ) -> ArrayRef {
-    // SAFETY: every view is of one of the buffers: callers made them of these. Texts are UTF-8 on every way in.
+    // SAFETY: every view refers to one of the buffers, from which callers made it. Text is checked to be
+    // UTF-8 wherever it enters.
     Arc::new(unsafe { GenericByteViewArray::<V>::new_unchecked(lent(views), buffers, nulls) })
 }
 
-/// Whether Arrow has values of the type in 16 bytes that we have in fewer.
+/// Whether Arrow's values of the type have 16 bytes and ours have fewer.
 fn is_widened<T: Word>(representation: Representation) -> bool {
     matches!(representation, Representation::Decimal { .. }) && T::BYTES < 16
 }
 
-/// Words whose memory is used again when the last who has them lets go.
+/// Words whose memory is reused when the last reference is dropped.
 fn lent<T: Spare + ArrowNativeType>(words: Vec<T>) -> ScalarBuffer<T> {
     let length = words.len();
     ScalarBuffer::new(spare::into_buffer(words), 0, length)
@@ -304,7 +305,7 @@ fn dictionary_array(codes: Codes, nulls: Option<NullBuffer>, values: ArrayRef) -
     ) -> ArrayRef {
         let keys = PrimitiveArray::<K>::new(codes, nulls);
         debug_assert!(keys.iter().flatten().all(|key| key.as_usize() < values.len()));
-        // SAFETY: keys name values of the dictionary that they were made for, which `verify` looks after.
+        // SAFETY: keys are codes of the dictionary that they were made for, which `verify` checks.
         Arc::new(unsafe { DictionaryArray::<K>::new_unchecked(keys, values) })
     }
     match codes {
@@ -315,7 +316,7 @@ fn dictionary_array(codes: Codes, nulls: Option<NullBuffer>, values: ArrayRef) -
     }
 }
 
-/// An array of the type that [`data_type`] names. Shares the words' memory, but for narrow decimals.
+/// An array of the type that [`data_type`] returns. Shares the words' memory, except for narrow decimals.
 pub(super) fn words_to_array<T: Word>(
     representation: Representation,
     words: ScalarBuffer<T>,

@@ -1,4 +1,5 @@
-//! The merge of seed 002: new blocks join the dictionary of their column.
+//! Merging of dictionaries: new blocks join the dictionary of their column (Krueger et al., "Fast Updates on
+//! Read-Optimized Databases Using Multi-Core CPUs", PVLDB 5(1), 2011; in the following "the paper").
 //!
 //! ```text
 //!  delta, plain           main's dictionary       main, codes
@@ -13,21 +14,24 @@
 //!      │ step 2                                       ▼ │
 //!      └───────────────► codes for the merged one ◄─────┘
 //! ```
-//! - **Step 1a** ([`DeltaDictionary::build`]). Each thread takes some of the blocks, collects their different values in a
-//!   hash table and sorts these, or sorts all values if most of them differ; what the threads have is merged as in step
-//!   1b. The seed walks a tree that every insert has kept in order; we leave inserts alone and sort when it is time.
-//! - **Step 1b** ([`DeltaDictionary::merge`]). Both dictionaries are cut at the same values into as many parts as there are
-//!   threads (Francis and Mathieson 1988, the seed's [8]). First each thread finds the place of delta's values among
-//!   main's and counts the new ones; then it knows from the counts of the parts before where its own goes, and writes it. The seed
-//!   merges twice for that; we keep the places, four bytes for a value of delta.
-//! - **Step 2** ([`Merge::main`], [`Merge::delta`]). A code is looked up in its translation, and what comes out is as
-//!   narrow as the merged dictionary allows. If nothing new sorts before main's last value, main's codes mean what they
-//!   meant: they are shared, not written again, unless they become wider.
+//! - **Step 1a** ([`DeltaDictionary::build`]). Each thread takes some of the blocks, collects their different
+//!   values in a hash table and sorts these, or sorts all values if most of them differ. The threads' results
+//!   are merged as in step 1b. The paper walks a tree that every insert maintains; here inserts do no such
+//!   work, and the values are sorted for the merge.
+//! - **Step 1b** ([`DeltaDictionary::merge`]). Both dictionaries are divided at the same values into as many
+//!   parts as there are threads, as proposed by Francis and Mathieson ("A Benchmark Parallel Sort for Shared
+//!   Memory Multiprocessors", IEEE Transactions on Computers, 1988). First each thread finds the place of
+//!   delta's values among main's and counts the new ones. The counts of the parts before then determine where
+//!   its own values go, and it writes them. The paper merges twice for that; here the places are kept, four
+//!   bytes for a value of delta.
+//! - **Step 2** ([`Merge::main`], [`Merge::delta`]). A code is looked up in its translation, and the result
+//!   is as narrow as the merged dictionary allows. If no new value sorts before main's last value, main's
+//!   codes keep their meaning: they are shared and not written again, unless they become wider.
 //!
-//! Step 2 is done block by block, each result stands on its own, and blocks of both dictionaries can be read
-//! beside each other: a caller that puts each block in place when it is done needs memory for one block, the merged
-//! dictionary and the translations at a time. [`merge_columns`] takes as many columns at once as it has threads if there are
-//! many columns, or all threads for one column after the other.
+//! Step 2 processes one block at a time. Each result is independent, and blocks of both dictionaries can be
+//! read side by side. So a caller that puts each block in place when it is done needs memory for one block,
+//! the merged dictionary and the translations at a time. [`merge_columns`] processes as many columns at once
+//! as it has threads if there are many columns, or one column after the other with all threads.
 
 use super::codes::{Code, CodeWidth, Codes, each_codes};
 use super::dictionary::{Dictionary, MOST_VALUES, StringDictionary, WordDictionary};
@@ -45,8 +49,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Range;
 
-/// A dictionary would have more than [`MOST_VALUES`] values or [`MOST_STRING_BYTES`] bytes of strings. The column
-/// goes without one.
+/// A dictionary would have more than [`MOST_VALUES`] values or [`MOST_STRING_BYTES`] bytes of strings. The
+/// column gets none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TooLarge;
 
@@ -58,7 +62,7 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-/// Does all jobs, on up to so many threads.
+/// Executes all jobs, on up to `threads` threads.
 pub(crate) fn in_parallel<J: Send, R: Send>(
     threads: usize,
     jobs: Vec<J>,
@@ -71,12 +75,12 @@ pub(crate) fn in_parallel<J: Send, R: Send>(
     let done = thread::for_each("merge", threads, &jobs, |job| {
         Ok(work(job.lock().take().expect("every job is done once")))
     });
-    done.expect("no job fails")
+    done.expect("jobs return no error")
 }
 
 /// Sorted values, each once.
 trait Sorted: Sync {
-    /// What a merge makes.
+    /// The result of a merge.
     type Merged: Send + Sync;
 
     fn of(merged: &Self::Merged) -> &Self;
@@ -85,13 +89,13 @@ trait Sorted: Sync {
 
     fn compare(&self, at: usize, other: &Self, with: usize) -> Ordering;
 
-    /// Bytes that a value takes beside its place.
+    /// Bytes of a value in addition to its position.
     fn weight(&self, at: usize) -> usize;
 
-    /// Bytes that all values take beside their places.
+    /// Bytes of all values in addition to their positions.
     fn total_weight(&self) -> usize;
 
-    /// Writes the merged values, and where in them main's and delta's are.
+    /// Writes the merged values, and where among them main's and delta's are.
     fn write<C: Code>(
         main: &Self,
         delta: &Self,
@@ -103,23 +107,24 @@ trait Sorted: Sync {
 /// Step 1b between its two halves.
 struct Joint {
     parts: Vec<Part>,
-    /// For every value of delta the place in main of the first that is not lower, and [`FOUND`] if it is equal.
+    /// For every value of delta the position in main of the first value that is not lower, and [`FOUND`] if
+    /// it is equal.
     places: Vec<u32>,
     values: usize,
     bytes: usize,
 }
 
-/// Marks a place.
+/// Marks a position.
 const FOUND: u32 = 1 << 31;
 
 const _: () = assert!(MOST_VALUES < FOUND as usize);
 
-/// Parts of both dictionaries that hold all values between two.
+/// Parts of both dictionaries with all values between two.
 #[derive(Clone, Debug)]
 struct Part {
     main: Range<usize>,
     delta: Range<usize>,
-    /// How many values of delta's parts before are new, and their weight.
+    /// The number of new values in delta's parts before, and their weight.
     new_before: usize,
     weight_before: usize,
 }
@@ -127,7 +132,7 @@ struct Part {
 /// For fewer values it takes longer to start a thread than to merge them.
 const PART_VALUES: usize = if cfg!(test) { 64 } else { 1 << 17 };
 
-/// Cuts both dictionaries at the same values, so that all parts together have about as many.
+/// Divides both dictionaries at the same values, so that all parts have about the same total size.
 fn cut<S: Sorted + ?Sized>(main: &S, delta: &S, parts: usize) -> Vec<Part> {
     let total = main.len() + delta.len();
     let parts = parts.clamp(1, total / PART_VALUES + 1);
@@ -145,7 +150,7 @@ fn cut<S: Sorted + ?Sized>(main: &S, delta: &S, parts: usize) -> Vec<Part> {
             }
         }
         let (in_main, mut in_delta) = (low, before - low);
-        // Equal values belong into one part.
+        // Equal values belong to one part.
         if in_main < main.len()
             && in_delta > 0
             && main.compare(in_main, delta, in_delta - 1) == Ordering::Equal
@@ -178,7 +183,7 @@ fn join<S: Sorted + ?Sized>(main: &S, delta: &S, threads: usize) -> Joint {
         })
         .collect();
     let found = in_parallel(threads, jobs, |(part, places)| {
-        // So many of main lie between two of delta, at most, most of the time.
+        // Mostly there are at most this many values of main between two of delta.
         let window = (2 * part.main.len() / part.delta.len().max(1)).max(1).next_power_of_two();
         let (mut at, end) = (part.main.start, part.main.end);
         let (mut new, mut weight) = (0, 0);
@@ -187,7 +192,7 @@ fn join<S: Sorted + ?Sized>(main: &S, delta: &S, threads: usize) -> Joint {
             while end - at >= window && below(at + window - 1) {
                 at += window;
             }
-            // A binary search without branches that could be guessed wrongly.
+            // A binary search without unpredictable branches.
             let mut size = window.min(end - at);
             while size > 0 {
                 let half = size.div_ceil(2);
@@ -211,13 +216,14 @@ fn join<S: Sorted + ?Sized>(main: &S, delta: &S, threads: usize) -> Joint {
 }
 
 impl Part {
-    /// Where its first value goes.
+    /// The position of its first value.
     fn first(&self) -> usize {
         self.main.start + self.new_before
     }
 
-    /// Goes through the part in order: `copy` gets ranges of main and where their first value goes, `insert` gets new
-    /// values of delta and where they go, `found` others and where main's equal one goes.
+    /// Walks the part in order. `copy` gets ranges of main and the position of their first value. `insert`
+    /// gets new values of delta and their positions. `found` gets others and the position of main's equal
+    /// one.
     #[inline(always)]
     fn walk(
         &self,
@@ -239,7 +245,7 @@ impl Part {
     }
 }
 
-/// Cuts a slice in pieces of these lengths.
+/// Divides a slice into pieces of these lengths.
 fn cut_slice<T>(mut slice: &mut [T], lengths: impl Iterator<Item = usize>) -> Vec<&mut [T]> {
     let cut = lengths
         .map(|length| {
@@ -252,7 +258,7 @@ fn cut_slice<T>(mut slice: &mut [T], lengths: impl Iterator<Item = usize>) -> Ve
     cut
 }
 
-/// What every part of a merge writes of merged values and translations.
+/// What every part of a merge writes: merged values and translations.
 struct Target<'a, T, C> {
     part: &'a Part,
     merged: &'a mut [T],
@@ -265,7 +271,7 @@ impl Joint {
         main.len() + self.values
     }
 
-    /// How many merged values each part has.
+    /// The number of merged values of each part.
     fn lengths(&self) -> impl Iterator<Item = usize> + '_ {
         let next = self.parts.iter().skip(1).map(|part| part.new_before).chain([self.values]);
         self.parts.iter().zip(next).map(|(part, next)| part.main.len() + next - part.new_before)
@@ -284,7 +290,7 @@ impl Joint {
         parts.map(|(((part, merged), main), delta)| Target { part, merged, main, delta }).collect()
     }
 
-    /// Whether main's values stay where they are.
+    /// Whether main's values keep their positions.
     fn appends(&self, main_len: usize) -> bool {
         self.places.iter().find(|place| **place & FOUND == 0).is_none_or(|place| *place as usize == main_len)
     }
@@ -425,18 +431,18 @@ impl Sorted for Strings {
     }
 }
 
-/// What codes for one dictionary are for another.
+/// The mapping from codes for one dictionary to codes for another.
 #[derive(Debug)]
 enum Translation {
-    /// The same.
+    /// The codes are the same.
     Same,
-    /// To be looked up.
+    /// The codes are looked up.
     Table(Codes),
 }
 
-/// What a merge of two dictionaries makes.
+/// The result of merging two dictionaries.
 struct Merged<S: Sorted + ?Sized> {
-    /// `None` if it is main's.
+    /// `None` if it is main's dictionary.
     values: Option<S::Merged>,
     main: Translation,
     delta: Codes,
@@ -483,7 +489,7 @@ fn merge_sorted<S: Sorted + ?Sized>(main: &S, delta: &S, threads: usize) -> Resu
     })
 }
 
-/// Looks codes up.
+/// Looks up codes.
 fn look_up<C: Code>(codes: &[C], table: &Codes) -> Codes {
     fn in_slice<C: Code, W: Code>(codes: &[C], table: &[W]) -> ScalarBuffer<W> {
         codes.iter().map(|code| table[code.number() as usize]).collect::<Vec<W>>().into()
@@ -496,7 +502,7 @@ fn look_up<C: Code>(codes: &[C], table: &Codes) -> Codes {
     }
 }
 
-/// Codes as they are for another dictionary, as wide as it needs.
+/// Codes for another dictionary, with the width that it needs.
 fn translated(codes: &Codes, translation: &Translation, width: CodeWidth) -> Codes {
     match translation {
         Translation::Same if codes.width() == width => codes.clone(),
@@ -511,7 +517,7 @@ fn translated(codes: &Codes, translation: &Translation, width: CodeWidth) -> Cod
 pub struct DeltaDictionary {
     representation: Representation,
     values: DeltaValues,
-    /// What one thread has gone through, each: its codes as they are for all of delta.
+    /// For each thread: the translation of its codes to those of all of delta.
     leaves: Vec<Vec<u32>>,
     pieces: Vec<DeltaPiece>,
 }
@@ -526,20 +532,20 @@ enum DeltaValues {
 
 struct DeltaPiece {
     leaf: usize,
-    /// Codes for the leaf. Those of NULLs are 0.
+    /// Codes for the leaf; 0 for NULLs.
     codes: Vec<u32>,
     nulls: Option<NullBuffer>,
 }
 
-/// Different values of some pieces, sorted, and codes for them.
+/// The different values of some pieces, sorted, and codes for them.
 type Leaf<M> = (M, Vec<Vec<u32>>);
 
 /// Different values of delta, its leaves' codes, and its pieces.
 type Collected<M> = (M, Vec<Vec<u32>>, Vec<DeltaPiece>);
 
 impl DeltaDictionary {
-    /// Finds the different values of a column's new blocks, on up to so many threads. Panics if they are not of
-    /// the type, or the type is boolean, which needs no dictionary.
+    /// Finds the different values of a column's new blocks, on up to `threads` threads. Panics if they are
+    /// not of the type, or if the type is boolean, which needs no dictionary.
     pub fn build(
         representation: Representation,
         pieces: &[Piece<'_>],
@@ -606,7 +612,11 @@ impl DeltaDictionary {
                 nodes = above;
             }
             let (values, _) = nodes.pop().expect("there is a leaf");
-            Ok((values, tables, collected.into_iter().map(|piece| piece.expect("in a group")).collect()))
+            Ok((
+                values,
+                tables,
+                collected.into_iter().map(|piece| piece.expect("each piece is in a group")).collect(),
+            ))
         }
         macro_rules! words {
             ($word:ty, $kind:ident) => {{
@@ -693,7 +703,7 @@ impl DeltaDictionary {
                 let code = |code: u32| {
                     of_delta.as_ref().map_or(u64::from(code), |codes| codes.number(code as usize))
                 };
-                // A leaf of nothing but NULL has code 0 for all of them.
+                // A leaf of NULLs only has code 0 for all of them.
                 let some = if leaf.is_empty() { &[0][..] } else { &[] };
                 codes_of(width, leaf.iter().map(|rank| code(*rank)).chain(some.iter().copied()))
             })
@@ -702,7 +712,7 @@ impl DeltaDictionary {
     }
 }
 
-/// A merged dictionary, and what main's and delta's codes are for it: all that step 2 needs.
+/// A merged dictionary, and the translations of main's and delta's codes: all that step 2 needs.
 pub struct Merge {
     representation: Representation,
     old: Option<Dictionary>,
@@ -713,12 +723,12 @@ pub struct Merge {
 }
 
 impl Merge {
-    /// The merged dictionary. It is main's own if delta has no value that main has not.
+    /// The merged dictionary. It is main's own if all of delta's values are in it.
     pub fn dictionary(&self) -> &Dictionary {
         &self.dictionary
     }
 
-    /// Gives up what [`Merge::delta`] needs.
+    /// Frees what [`Merge::delta`] needs.
     pub fn forget_delta(&mut self) {
         (self.leaves, self.delta) = (Vec::new(), Vec::new());
     }
@@ -732,7 +742,8 @@ impl Merge {
         CodeWidth::for_highest(self.dictionary.len().saturating_sub(1) as u64)
     }
 
-    /// A block of main with codes for the merged dictionary. Panics if it has none for the one that was merged.
+    /// A block of main with codes for the merged dictionary. Panics if it has none for the one that was
+    /// merged.
     pub fn main(&self, column: &EncodedColumn) -> EncodedColumn {
         let (codes, dictionary) = column.codes().expect("a column of codes");
         assert!(self.old.as_ref().is_some_and(|old| old.is(&dictionary)), "codes of another dictionary");
@@ -746,7 +757,7 @@ impl Merge {
         )
     }
 
-    /// A block of delta, by its number among those that were given, with codes; with runs of them, if asked for.
+    /// A block of delta, by its number among the given ones, with codes; with runs of them, if `runs`.
     pub fn delta(&self, number: usize, runs: bool) -> EncodedColumn {
         let piece = &self.delta[number];
         let leaf = &self.leaves[piece.leaf];
@@ -780,8 +791,8 @@ impl Merge {
 }
 
 impl Merge {
-    /// What gives blocks of main codes for a dictionary of only those values that one of them has; `None` if that are more
-    /// than half.
+    /// A merge that gives blocks of main codes for a dictionary of only those values that they have; `None`
+    /// if these are more than half.
     pub fn forgetting<'a>(
         dictionary: &Dictionary,
         main: impl IntoIterator<Item = &'a EncodedColumn>,
@@ -799,7 +810,7 @@ impl Merge {
             return None;
         }
         let mut next = 0;
-        // Nobody has the codes of the others.
+        // No block has the codes of the others.
         let numbers = used.iter().map(|used| {
             next += u64::from(*used);
             next.saturating_sub(1)
@@ -816,7 +827,7 @@ impl Merge {
     }
 }
 
-/// A dictionary forgets when at most one in so many of its values is left.
+/// A dictionary is reduced if at most one in this many of its values is left.
 const FORGETS_BELOW: usize = 2;
 
 /// A column to merge.
@@ -827,7 +838,7 @@ pub struct ColumnToMerge<'a> {
     pub dictionary: Option<Dictionary>,
     /// Blocks of main with codes for it.
     pub main: &'a [EncodedColumn],
-    /// New blocks, and which of them are to have runs of codes.
+    /// New blocks, and which of them should have runs of codes.
     pub delta: &'a [(Piece<'a>, bool)],
 }
 
@@ -841,14 +852,15 @@ pub struct MergedColumn {
     pub delta: Vec<EncodedColumn>,
 }
 
-/// On how many threads columns are encoded at once, and on how many each, of so many: over columns if there are at least twice as
-/// many, so that none is idle while the last one is done; else within each, so that only one column's hash tables and
-/// translations are in memory.
+/// The number of threads over columns, and the number within each column. Columns are processed in parallel
+/// if there are at least twice as many as threads, so that few threads are idle during the last one.
+/// Otherwise all threads work on one column, so that only one column's hash tables and translations are in
+/// memory.
 pub(crate) fn share_out(threads: usize, columns: usize) -> (usize, usize) {
     if columns >= 2 * threads { (threads, 1) } else { (1, threads) }
 }
 
-/// Merges columns, on up to so many threads.
+/// Merges columns, on up to `threads` threads.
 pub fn merge_columns(columns: &[ColumnToMerge<'_>], threads: usize) -> Vec<Result<MergedColumn, TooLarge>> {
     let (over, within) = share_out(threads, columns.len());
     in_parallel(over, columns.iter().collect(), |column| {
@@ -863,7 +875,7 @@ pub fn merge_columns(columns: &[ColumnToMerge<'_>], threads: usize) -> Vec<Resul
     })
 }
 
-/// After so many values it is plain whether most of them differ.
+/// After this many values it is known whether most of them differ.
 const TRIED: usize = 1 << 13;
 
 fn collect_words<T: ColumnWord>(representation: Representation, pieces: &[Piece<'_>]) -> Leaf<Vec<T>> {
@@ -872,7 +884,7 @@ fn collect_words<T: ColumnWord>(representation: Representation, pieces: &[Piece<
     debug_assert!(pieces.iter().map(words).sum::<usize>() <= u32::MAX as usize);
     let mut codes: Vec<Vec<u32>> = Vec::with_capacity(pieces.len());
 
-    // By a hash table: codes are in the order of appearance at first.
+    // By a hash table: at first, codes are in the order of appearance.
     let mut table: HashTable<(T, u32)> = HashTable::new();
     let mut ordinals: Vec<(T, u32)> = Vec::new();
     let mut seen = 0;
@@ -986,7 +998,7 @@ fn collect_strings(pieces: &[Piece<'_>]) -> Option<Leaf<Strings>> {
     Some((strings, codes))
 }
 
-/// The first 8 bytes as a number: strings whose numbers differ are ordered as these.
+/// The first 8 bytes as a number: strings whose numbers differ have the same order as these.
 fn beginning(string: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = string.len().min(8);
@@ -994,7 +1006,7 @@ fn beginning(string: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// 64 bits that differ in all places for strings that differ.
+/// 64 bits that differ in all places for different strings.
 pub(super) fn hash_string(string: &[u8]) -> u64 {
     let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
     let (chunks, rest) = string.as_chunks::<16>();

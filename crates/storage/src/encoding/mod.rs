@@ -1,32 +1,34 @@
-//! Encodings: how a compact block keeps a column (DESIGN §3.3; seeds 001 §3.4 and 002 §3).
+//! Encodings of the columns of compact blocks (Funke, Kemper and Neumann, "Compacting Transactional Data in
+//! Hybrid OLTP&OLAP Databases", VLDB 2012, section 3.4; Krueger et al., "Fast Updates on Read-Optimized
+//! Databases Using Multi-Core CPUs", PVLDB 5(1), 2011, section 3).
 //!
-//! A column of one block is made of at most three layers, each of which may be left out:
+//! A column of one block consists of at most three layers, each of which is optional:
 //!
 //! ```text
 //!   slots   0 1 2 3 4 5 6 7 8 9 …
-//!             │ runs       ends 3 7 9 …: equal values that follow each other are one      runs.rs
+//!             │ runs       ends 3 7 9 …: consecutive equal values are one                runs.rs
 //!   values  0 1 2 3 …      one for every run, or for every slot
 //!             │ validity   a bit for every value
 //!             │ one of
 //!             ├─ plain     the words, bits or strings themselves
 //!             ├─ offsets   distances from the lowest one, 1, 2, 4 or 8 bytes             codes.rs
-//!             ├─ symbols   strings cut into parts that many of them have                 symbols.rs
-//!             └─ codes     places in a dictionary, 1, 2 or 4 bytes                       codes.rs
+//!             ├─ symbols   strings divided into parts that many of them share            symbols.rs
+//!             └─ codes     positions in a dictionary, 1, 2 or 4 bytes                    codes.rs
 //!                  │
 //!   dictionary  sorted values of the whole column, shared by its blocks                  dictionary.rs
 //! ```
-//! (Offsets from a lowest value are known as frame of reference.) The runs of a column of codes are thus seed 001's
-//! run-length encoding on top of dictionary compression, and one implementation of each layer serves all
-//! combinations. Slots stay what they were, so row ids do.
+//! Offsets from a lowest value are known as frame of reference. The runs of a column of codes are run-length
+//! encoding on top of dictionary compression. One implementation of each layer serves all combinations. Slots
+//! do not change, so row ids do not either.
 //!
-//! [`choose`] says which layers pay, from [`Statistics`] of one pass. [`EncodedColumn::encode`] makes all but
-//! codes and symbols. Codes come from [`merge`], which is seed 002's: a dictionary for new blocks, merged with the one that the
-//! column has, and codes for the new one. Strings that stay plain may be made of symbols afterwards
+//! [`choose`] selects the layers that pay, from the [`Statistics`] of one pass. [`EncodedColumn::encode`]
+//! makes all but codes and symbols. Codes come from [`merge`]: a dictionary for new blocks, merged with the
+//! one that the column has, and codes for the merged one. Plain strings may be encoded as symbols afterwards
 //! ([`EncodedColumn::with_symbols`]). Encoded columns are immutable, and are read
 //! - by slot ([`EncodedColumn::cell`]),
-//! - by range of slots, as words or as Arrow ([`EncodedColumn::decode_words`], [`EncodedColumn::to_array`]), or some slots
-//!   of it ([`EncodedColumn::take`]),
-//! - by [`Condition`], judged on the encoded form ([`EncodedColumn::select`]).
+//! - by range of slots, as words or as Arrow ([`EncodedColumn::decode_words`], [`EncodedColumn::to_array`]),
+//!   or some slots of it ([`EncodedColumn::take`]),
+//! - by [`Condition`], evaluated on the encoded form ([`EncodedColumn::select`]).
 
 mod choose;
 mod codes;
@@ -67,16 +69,16 @@ use std::fmt;
 use std::ops::Range;
 use symbols::SymbolStrings;
 
-/// So many runs further the next slot's run is looked for one by one.
+/// The next slot's run is searched for one by one in up to this many runs.
 const MOST_STEPS: usize = 8;
 
-/// The most slots of a block.
+/// The largest number of slots of a block.
 const MOST_SLOTS: usize = 1 << firn_base::ids::SLOT_BITS;
 
-/// A column of a block as it is before it is encoded.
+/// A column of a block before it is encoded.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// Its values. What stands where nothing is valid does not matter.
+    /// Its values. Those of NULLs may be anything.
     pub values: Source<'a>,
     /// Which of them are not NULL; all if there is no bitmap.
     pub nulls: Option<&'a NullBuffer>,
@@ -95,7 +97,7 @@ pub enum Source<'a> {
     Eight(&'a [i64]),
     /// 16 bytes
     Sixteen(&'a [i128]),
-    /// Strings, UTF-8 if the type is a text's
+    /// Strings, UTF-8 if the type is a text type
     Strings(&'a [&'a [u8]]),
 }
 
@@ -117,7 +119,7 @@ impl Piece<'_> {
         self.nulls.is_some_and(|nulls| nulls.is_null(slot))
     }
 
-    /// Panics unless it holds values of the type, and a bit for each if any.
+    /// Panics unless it holds values of the type, and a bit for each if there is a bitmap.
     fn check(&self, representation: Representation) {
         let fits = match self.values {
             Source::Bits(_) => representation.width() == Width::Bit,
@@ -128,30 +130,30 @@ impl Piece<'_> {
             Source::Strings(_) => representation.width() == Width::View,
         };
         assert!(fits, "{representation} is of another width");
-        assert!(self.slots() <= MOST_SLOTS, "a block of {} slots", self.slots());
+        assert!(self.slots() <= MOST_SLOTS, "a block cannot have {} slots", self.slots());
         assert!(self.nulls.is_none_or(|nulls| nulls.len() == self.slots()));
     }
 }
 
-/// Which layers a column has.
+/// The layers of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Encoding {
-    /// Equal values that follow each other are one.
+    /// Consecutive equal values are stored once.
     pub runs: bool,
-    /// How the values are kept.
+    /// The representation of the values.
     pub values: Kept,
 }
 
-/// How values are kept.
+/// The representation of values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     /// As they are.
     Plain,
     /// As distances from the lowest one.
     Offsets,
-    /// As symbols, of which a block has a table of its own.
+    /// As symbols, in a table of the block.
     Symbols,
-    /// As places in the column's dictionary.
+    /// As positions in the column's dictionary.
     Codes,
 }
 
@@ -161,7 +163,7 @@ pub struct EncodedColumn {
     representation: Representation,
     slots: usize,
     runs: Option<RunEnds>,
-    /// Of values: of runs, if there are runs.
+    /// For values: for runs, if there are runs.
     nulls: Option<NullBuffer>,
     values: Values,
 }
@@ -190,7 +192,7 @@ enum StringValues {
     Codes { codes: Codes, dictionary: Arc<StringDictionary> },
 }
 
-/// Runs an expression over whichever words they are, or others over bits or strings.
+/// Runs an expression over words of any width, or others over bits or strings.
 macro_rules! each_values {
     ($values:expr, $bits:ident => $of_bits:expr, $words:ident => $of_words:expr, $strings:ident => $of_strings:expr) => {
         match $values {
@@ -205,7 +207,7 @@ macro_rules! each_values {
 }
 use each_values;
 
-/// Words that a column's values may be.
+/// The types of words in a column.
 pub trait ColumnWord: Word {
     #[doc(hidden)]
     fn of_source<'a>(source: &Source<'a>) -> Option<&'a [Self]>;
@@ -215,7 +217,7 @@ pub trait ColumnWord: Word {
     fn into_dictionary(dictionary: Arc<WordDictionary<Self>>) -> Dictionary;
 }
 
-/// What the module alone knows of them.
+/// Functions that only this module uses.
 trait Sealed: ColumnWord + Spare {
     fn of(values: &Values) -> Option<&Words<Self>>;
     fn into_values(words: Words<Self>) -> Values;
@@ -268,7 +270,7 @@ impl<T: Word> Words<T> {
         }
     }
 
-    /// Asks the processor to fetch what [`Words::get`] reads first.
+    /// Prefetches what [`Words::get`] reads first.
     #[inline]
     fn prefetch(&self, at: usize) {
         match self {
@@ -277,7 +279,7 @@ impl<T: Word> Words<T> {
         }
     }
 
-    /// Asks the processor to fetch what the code leads to, if it is one in a dictionary.
+    /// Prefetches what the code refers to, if it is one of a dictionary.
     #[inline]
     fn prefetch_further(&self, at: usize) {
         if let Words::Codes { codes, dictionary } = self {
@@ -285,7 +287,7 @@ impl<T: Word> Words<T> {
         }
     }
 
-    /// Appends a range of them, each as `of` has it. The places of NULLs hold anything.
+    /// Appends a range of them, each converted by `of`. NULLs may be anything.
     #[inline]
     fn decode<U>(&self, range: Range<usize>, out: &mut Vec<U>, of: impl Fn(T) -> U) {
         match self {
@@ -308,7 +310,7 @@ impl<T: Word> Words<T> {
         }
     }
 
-    /// Appends a range of them, in 16 bytes.
+    /// Appends a range of them, widened to 16 bytes.
     fn decode_wide(&self, range: Range<usize>, out: &mut Vec<i128>) {
         let narrow = |word: T| word.to_i128() as i64;
         match self {
@@ -328,7 +330,7 @@ impl<T: Word> Words<T> {
         }
     }
 
-    /// Some of them.
+    /// The words at some places.
     fn take(&self, places: &[u32]) -> Vec<T> {
         let places = places.iter().map(|place| *place as usize);
         match self {
@@ -371,7 +373,7 @@ impl StringValues {
         }
     }
 
-    /// One of them, `decoded` if it has to be.
+    /// The string at a place, put into `decoded` if it has to be decoded.
     #[inline]
     fn get<'a>(&'a self, at: usize, decoded: &'a mut Vec<u8>) -> &'a [u8] {
         match self {
@@ -387,11 +389,11 @@ impl StringValues {
 }
 
 impl EncodedColumn {
-    /// Encodes a column of a block in one of the ways that need no dictionary. `None` if strings are too long
-    /// together ([`MOST_STRING_BYTES`]), or values too far apart for offsets of 64 bits.
+    /// Encodes a column of a block without a dictionary. `None` if strings are too long together
+    /// ([`MOST_STRING_BYTES`]), or values too far apart for offsets of 64 bits.
     ///
-    /// Panics if the values are not of the type, or the encoding is one of codes, or one of offsets from what has
-    /// no lowest number.
+    /// Panics if the values are not of the type, if the encoding is one of codes, or if it is one of offsets
+    /// and the type has no lowest number.
     pub fn encode(
         representation: Representation,
         piece: Piece<'_>,
@@ -405,7 +407,7 @@ impl EncodedColumn {
         encode_values(representation, values.piece(), Some(runs), encoding.kept())
     }
 
-    /// A column of nothing but NULL: one run.
+    /// A column of NULLs only: one run.
     pub fn of_nulls(representation: Representation, slots: usize) -> EncodedColumn {
         assert!(slots <= MOST_SLOTS);
         let runs = RunEnds::new(if slots == 0 { Vec::new() } else { vec![slots as i32] });
@@ -427,7 +429,7 @@ impl EncodedColumn {
         EncodedColumn { representation, slots, runs: Some(runs), nulls, values }
     }
 
-    /// A column of codes. In a dictionary of nothing there are none: all values are NULL.
+    /// A column of codes. An empty dictionary has no codes: all values are NULL.
     fn of_codes(
         representation: Representation,
         runs: Option<RunEnds>,
@@ -449,7 +451,7 @@ impl EncodedColumn {
         EncodedColumn { representation, slots, runs, nulls, values }
     }
 
-    /// The column with its strings made of symbols, if they are plain and much smaller so.
+    /// The column with its strings encoded as symbols, if they are plain and become much smaller.
     #[must_use]
     pub fn with_symbols(mut self) -> EncodedColumn {
         if let Values::Strings(StringValues::Plain { strings, .. }) = &self.values
@@ -461,7 +463,7 @@ impl EncodedColumn {
         self
     }
 
-    /// How long the strings of all slots are.
+    /// The length of the strings of all slots.
     fn string_bytes_of_slots(&self, strings: &Strings) -> usize {
         match &self.runs {
             None => strings.all_bytes().len(),
@@ -497,7 +499,7 @@ impl EncodedColumn {
         Encoding { runs: self.runs.is_some(), values }
     }
 
-    /// The memory it takes, without the dictionary that it shares and without Arrow arrays made of plain
+    /// The memory it takes, without the dictionary that it shares and without Arrow arrays made from plain
     /// strings.
     pub fn bytes(&self) -> usize {
         let values = each_values!(
@@ -514,7 +516,7 @@ impl EncodedColumn {
         values + nulls + self.runs.as_ref().map_or(0, RunEnds::bytes)
     }
 
-    /// Its codes and their dictionary, if it has some: a code for every run or slot.
+    /// Its codes and their dictionary, if it has codes: one for every run or slot.
     pub fn codes(&self) -> Option<(&Codes, Dictionary)> {
         fn of<T: Sealed>(words: &Words<T>) -> Option<(&Codes, Dictionary)> {
             let Words::Codes { codes, dictionary } = words else { return None };
@@ -547,7 +549,7 @@ impl EncodedColumn {
         }
     }
 
-    /// The places of the values of some slots, which ascend.
+    /// The places of the values of some slots, in ascending order.
     fn places<'s>(&self, slots: &'s [u32]) -> Cow<'s, [u32]> {
         let Some(runs) = &self.runs else { return slots.into() };
         let ends = runs.ends();
@@ -565,8 +567,8 @@ impl EncodedColumn {
         slots.iter().map(|slot| place(*slot)).collect()
     }
 
-    /// Asks the processor to fetch what [`EncodedColumn::cell`] reads first. Where many columns of a row are read, the misses
-    /// of the cache come side by side so.
+    /// Prefetches what [`EncodedColumn::cell`] reads first. If many columns of a row are read, their cache
+    /// misses overlap.
     #[inline]
     pub fn prefetch(&self, slot: usize) {
         match &self.runs {
@@ -592,7 +594,7 @@ impl EncodedColumn {
         );
     }
 
-    /// Asks the processor to fetch what the memory leads to that [`EncodedColumn::prefetch`] asked for.
+    /// Prefetches what the memory refers to that [`EncodedColumn::prefetch`] fetched.
     #[inline]
     pub fn prefetch_further(&self, slot: usize) {
         if let Some(runs) = &self.runs {
@@ -610,7 +612,8 @@ impl EncodedColumn {
         );
     }
 
-    /// The value of a slot. `keep` is given a longer string that had to be decoded, and says where it is as long as the cell.
+    /// The value of a slot. `keep` gets a longer string that had to be decoded, and returns a reference that
+    /// outlives the cell.
     #[inline(always)]
     pub fn cell<'a>(&'a self, slot: usize, keep: impl FnOnce(Vec<u8>) -> &'a [u8]) -> Cell<'a> {
         assert!(slot < self.slots);
@@ -637,23 +640,22 @@ impl EncodedColumn {
         )
     }
 
-    /// The word of a slot, which is anything if the value is NULL. Panics if the column's words are of another
-    /// width.
+    /// The word of a slot; anything if the value is NULL. Panics if the column's words are of another width.
     #[inline]
-    #[expect(private_bounds, reason = "the four words are all that there are")]
+    #[expect(private_bounds, reason = "there are only four types of words")]
     pub fn word<T: Sealed>(&self, slot: usize) -> T {
         T::of(&self.values).expect("words of the column's width").get(self.place(slot))
     }
 
-    /// Appends the words of a range of slots, which are anything where values are NULL. Panics if the column's
-    /// words are of another width.
+    /// Appends the words of a range of slots; they may be anything where values are NULL. Panics if the
+    /// column's words are of another width.
     #[expect(private_bounds, reason = "as above")]
     pub fn decode_words<T: Sealed>(&self, slots: Range<usize>, out: &mut Vec<T>) {
         let words = T::of(&self.values).expect("words of the column's width");
         self.decode(slots, out, |places, out| words.decode(places, out, |word| word));
     }
 
-    /// Appends what `decode` makes of the values of a range of slots.
+    /// Appends the values of a range of slots, as `decode` converts them.
     fn decode<U: Copy + Default>(
         &self,
         slots: Range<usize>,
@@ -666,10 +668,12 @@ impl EncodedColumn {
         runs.repeat(&values, slots, out);
     }
 
-    /// Gives `take` the strings of a range of slots, which are anything where values are NULL, each with how often it
-    /// comes there. Panics if the column has none.
+    /// Calls `take` with the strings of a range of slots, each with its number of consecutive slots; anything
+    /// where values are NULL. Panics if the column has no strings.
     pub fn each_string(&self, slots: Range<usize>, mut take: impl FnMut(&[u8], usize)) {
-        let Values::Strings(strings) = &self.values else { panic!("{} is no string", self.representation) };
+        let Values::Strings(strings) = &self.values else {
+            panic!("{} is not a string type", self.representation)
+        };
         let mut decoded = Vec::new();
         match &self.runs {
             None => slots.for_each(|slot| take(strings.get(slot, &mut decoded), 1)),
@@ -681,8 +685,8 @@ impl EncodedColumn {
         }
     }
 
-    /// All bytes of the column's strings: those of its dictionary if it has one. `None` if it has no strings, or none that
-    /// lie there as they are.
+    /// All bytes of the column's strings; those of its dictionary if it has one. `None` if it has no strings,
+    /// or only encoded ones.
     pub fn string_bytes(&self) -> Option<&Buffer> {
         match &self.values {
             Values::Strings(StringValues::Plain { strings, .. }) => Some(strings.buffer()),
@@ -691,10 +695,10 @@ impl EncodedColumn {
         }
     }
 
-    /// The booleans of a range of slots, which are anything where values are NULL. Panics if the column has
-    /// none.
+    /// The booleans of a range of slots; anything where values are NULL. Panics if the column has no
+    /// booleans.
     pub fn decode_bits(&self, slots: Range<usize>) -> BooleanBuffer {
-        let Values::Bits(bits) = &self.values else { panic!("{} is no boolean", self.representation) };
+        let Values::Bits(bits) = &self.values else { panic!("{} is not boolean", self.representation) };
         self.expand(bits, slots)
     }
 
@@ -704,7 +708,7 @@ impl EncodedColumn {
         (nulls.null_count() > 0).then_some(nulls)
     }
 
-    /// A bit for every slot of a range, of bits for all values.
+    /// A bit for every slot of a range, from bits for all values.
     fn expand(&self, bits: &BooleanBuffer, slots: Range<usize>) -> BooleanBuffer {
         match &self.runs {
             None => bits.slice(slots.start, slots.len()),
@@ -712,8 +716,8 @@ impl EncodedColumn {
         }
     }
 
-    /// A bit for every slot of a range: whether a condition takes its value. `None` if only the decoded values
-    /// can tell: see [`Condition::is_decidable`].
+    /// A bit for every slot of a range: whether a condition selects its value. `None` if only the decoded
+    /// values can decide it: see [`Condition::is_decidable`].
     pub fn select(&self, slots: Range<usize>, condition: &Condition<'_>) -> Option<BooleanBuffer> {
         if let Some((_, dictionary)) = self.codes() {
             return Some(self.select_codes(slots, &dictionary.codes_of(condition)?));
@@ -755,8 +759,8 @@ impl EncodedColumn {
         }))
     }
 
-    /// As [`EncodedColumn::select`], with the codes that a condition takes, found before: once for all blocks with
-    /// the same dictionary. Panics if the column has no codes.
+    /// As [`EncodedColumn::select`], with the codes that a condition selects, computed once for all blocks
+    /// with the same dictionary. Panics if the column has no codes.
     pub fn select_codes(&self, slots: Range<usize>, set: &CodeSet) -> BooleanBuffer {
         let (codes, dictionary) = self.codes().expect("a column of codes");
         assert_eq!(set.dictionary_values(), dictionary.len(), "codes of another dictionary");
@@ -766,7 +770,7 @@ impl EncodedColumn {
         self.select_by(slots, |places| set.select(&codes.slice(places)))
     }
 
-    /// Selects among values, then drops NULLs and makes whole runs of bits.
+    /// Selects among values, then removes NULLs and makes whole runs of bits.
     fn select_by(
         &self,
         slots: Range<usize>,
@@ -798,9 +802,9 @@ impl EncodedColumn {
             }
         }
         fn check_codes(codes: &Codes, values: usize) {
-            assert!(codes.highest().is_none_or(|highest| highest < values as u64), "codes name values");
+            assert!(codes.highest().is_none_or(|highest| highest < values as u64), "codes refer to values");
             let most = values.saturating_sub(1) as u64;
-            assert_eq!(codes.width(), CodeWidth::for_highest(most), "codes are of the dictionary's width");
+            assert_eq!(codes.width(), CodeWidth::for_highest(most), "codes have the dictionary's width");
         }
         let places = each_values!(
             &self.values,
@@ -845,7 +849,7 @@ impl fmt::Display for Encoding {
 }
 
 impl Encoding {
-    /// How the values are kept, if they can be at once.
+    /// The representation of the values. Panics for those that need a dictionary or plain strings first.
     fn kept(self) -> Kept {
         assert_ne!(self.values, Kept::Codes, "codes come from a merge");
         assert_ne!(self.values, Kept::Symbols, "symbols are found in plain strings");
@@ -853,7 +857,7 @@ impl Encoding {
     }
 }
 
-/// Values of runs, taken out of a piece.
+/// The values of a piece's runs.
 struct RunValues<'a> {
     values: Owned<'a>,
     nulls: Option<NullBuffer>,
@@ -937,7 +941,7 @@ fn find_runs<'a>(piece: Piece<'a>) -> (RunEnds, RunValues<'a>) {
     (RunEnds::new(ends), RunValues { values, nulls: nulls.map(NullBuffer::new) })
 }
 
-/// Only a bitmap that says something is kept; and alone, not as part of a larger one.
+/// A bitmap is kept only if it has NULLs, and as a copy of its own rather than a part of a larger one.
 fn kept_nulls(nulls: Option<&NullBuffer>) -> Option<NullBuffer> {
     let nulls = nulls.filter(|nulls| nulls.null_count() > 0)?;
     Some(NullBuffer::new(BooleanBuffer::new(nulls.inner().sliced(), 0, nulls.len())))

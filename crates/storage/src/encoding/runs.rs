@@ -1,37 +1,39 @@
-//! Runs: equal values that follow each other, kept once, with the slots at which each of them ends.
+//! Runs: consecutive equal values, stored once, with the slots at which each of them ends.
 //!
 //! ```text
 //!  slots   a a a b b b b c c d d d         ends    3 7 9 12           Arrow's RunEndEncoded
-//!                                          values  a b c d            seed 001's position-based RLE (§3.4)
-//!                                          guides  0 1 2 3            which run holds slot 0, 4, 8, 12
+//!                                          values  a b c d
+//!                                          guides  0 1 2 3            which run has slot 0, 4, 8, 12
 //! ```
-//! Where a slot's run is, a binary search would tell after as many misses of the cache as there are
-//! doublings in the number of runs. *Guides* say it of every so many slots, about every eighth run, and what is left to
-//! search lies in a line or two of the cache. Seed 001 (§5.6.2) found a lookup seven times as slow as a
-//! plain one for runs of ten; `firn bench merge` prints what it is here.
+//! This is position-based run-length encoding (Funke, Kemper and Neumann, "Compacting Transactional Data in
+//! Hybrid OLTP&OLAP Databases", VLDB 2012, section 3.4). A binary search for a slot's run would miss the
+//! cache as often as the number of runs has doublings. *Guides* give the run of slots at regular distances,
+//! about every eighth run, so that the remaining search is in one or two cache lines. The paper found a
+//! look-up seven times as slow as a plain one for runs of ten (section 5.6.2); `firn bench merge` prints the
+//! factor for this implementation.
 //!
-//! Invariant: ends rise, and the last is the number of slots. A run of NULL is a run like others, apart
-//! from one of values.
+//! Invariant: ends rise, and the last one is the number of slots. A run of NULLs is a run like others,
+//! separate from one of values.
 
 use crate::memory::prefetch;
 use arrow_buffer::{BooleanBuffer, Buffer, ScalarBuffer};
 use firn_base::sync::Arc;
 use std::ops::Range;
 
-/// So many runs, on average, between two guides.
+/// The average number of runs between two guides.
 const RUNS_PER_GUIDE: usize = 8;
 
-/// Where runs end.
+/// The ends of runs.
 #[derive(Clone, Debug)]
 pub struct RunEnds {
     ends: ScalarBuffer<i32>,
-    /// The run that holds every slot that is a multiple of `1 << shift`; one more behind the last.
+    /// The run of every slot that is a multiple of `1 << shift`; one more behind the last.
     guides: Arc<[u32]>,
     shift: u32,
 }
 
 impl RunEnds {
-    /// Runs that end at rising slots.
+    /// Runs that end at these ascending slots.
     pub fn new(ends: Vec<i32>) -> RunEnds {
         let slots = ends.last().map_or(0, |end| *end as usize);
         let apart = (slots * RUNS_PER_GUIDE / ends.len().max(1)).max(1).next_power_of_two();
@@ -58,7 +60,7 @@ impl RunEnds {
         self.ends.is_empty()
     }
 
-    /// How many slots they cover.
+    /// The number of slots that they cover.
     pub fn slots(&self) -> usize {
         self.ends.last().map_or(0, |end| *end as usize)
     }
@@ -68,24 +70,24 @@ impl RunEnds {
         size_of_val(&self.ends[..]) + size_of_val(&self.guides[..])
     }
 
-    /// As Arrow has them.
+    /// The ends as Arrow has them.
     pub fn ends(&self) -> &ScalarBuffer<i32> {
         &self.ends
     }
 
-    /// Asks the processor to fetch what [`RunEnds::find`] reads first.
+    /// Prefetches what [`RunEnds::find`] reads first.
     #[inline]
     pub fn prefetch(&self, slot: usize) {
         prefetch(self.guides.as_ptr().wrapping_add(slot >> self.shift).cast());
     }
 
-    /// The run that holds a slot.
+    /// The run of a slot.
     #[inline]
     pub fn find(&self, slot: usize) -> usize {
         let guide = slot >> self.shift;
         let (mut run, last) = (self.guides[guide] as usize, self.guides[guide + 1] as usize);
         let between = &self.ends[run..last];
-        // A few ends are counted without a branch that could be guessed wrongly; more are halved.
+        // A few ends are counted without an unpredictable branch; among more there is a binary search.
         if between.len() <= 2 * RUNS_PER_GUIDE {
             run += between.iter().map(|end| usize::from(*end as usize <= slot)).sum::<usize>();
         } else {
@@ -94,7 +96,7 @@ impl RunEnds {
         run
     }
 
-    /// The runs that share slots with a range of slots.
+    /// The runs that overlap a range of slots.
     pub fn overlapping(&self, slots: &Range<usize>) -> Range<usize> {
         if slots.is_empty() {
             return 0..0;
@@ -102,7 +104,7 @@ impl RunEnds {
         self.find(slots.start)..self.find(slots.end - 1) + 1
     }
 
-    /// How many slots of a range lie in each of the runs that [overlap](RunEnds::overlapping) it, in order.
+    /// For each run that [overlaps](RunEnds::overlapping) a range, its number of slots there, in order.
     pub fn lengths(&self, slots: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let runs = self.overlapping(&slots);
         let mut start = slots.start;
@@ -114,10 +116,10 @@ impl RunEnds {
         })
     }
 
-    /// Appends the value of every slot of a range, of values for the runs that overlap it.
+    /// Appends the value of every slot of a range, given values for the runs that overlap it.
     pub(super) fn repeat<T: Copy + Default>(&self, values: &[T], slots: Range<usize>, out: &mut Vec<T>) {
-        // So many are written at once, and what is too much is overwritten by the next run: most runs are
-        // short, and a loop as long as the run would end in a branch that nobody can guess.
+        // This many are written at once, and the excess is overwritten by the next run. Most runs are short,
+        // and a loop over the exact length would end in an unpredictable branch.
         const AT_ONCE: usize = 16;
         let start = out.len();
         let end = start + slots.len();
@@ -135,7 +137,7 @@ impl RunEnds {
         out.truncate(end);
     }
 
-    /// The bit of every slot of a range, of bits for runs from `first` on.
+    /// The bit of every slot of a range, given bits for runs from `first` on.
     pub(super) fn repeat_bits(
         &self,
         bits: &BooleanBuffer,
@@ -143,8 +145,8 @@ impl RunEnds {
         slots: Range<usize>,
     ) -> BooleanBuffer {
         let length = slots.len();
-        // Every slot between whose bit and the one before it there is a difference has a 1; then each is whether the
-        // number of these up to it is odd.
+        // First a slot is 1 if its bit differs from the one before. Then its bit is the parity of the number
+        // of ones up to it.
         let mut words = vec![0u64; length.div_ceil(64)];
         let (mut at, mut last) = (0, false);
         for (run, length) in self.overlapping(&slots).zip(self.lengths(slots)) {
@@ -178,7 +180,7 @@ impl RunEnds {
     }
 }
 
-/// The ends of the runs of values that `same` calls equal to their predecessor.
+/// The ends of the runs: `same` compares a value with its predecessor.
 pub(super) fn ends(slots: usize, same: impl Fn(usize) -> bool) -> Vec<i32> {
     let mut ends: Vec<i32> = (1..slots).filter(|slot| !same(*slot)).map(|slot| slot as i32).collect();
     if slots > 0 {
@@ -199,7 +201,7 @@ mod tests {
             let mut ends = Vec::new();
             let mut model = Vec::new();
             while model.len() < if cfg!(miri) { 100 } else { 5000 } {
-                // Some stretches of short runs among long ones.
+                // Some intervals of short runs among long ones.
                 let longest = if random.uniform(0, 9) == 0 { 1 } else { longest };
                 let length = random.uniform(1, longest) as usize;
                 model.extend(std::iter::repeat_n(ends.len(), length));

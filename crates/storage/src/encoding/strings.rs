@@ -1,10 +1,10 @@
-//! Strings without gaps: where each begins, and their bytes one after another.
+//! Strings without gaps: the offset of each, and their bytes one after another.
 //!
 //! ```text
 //!  offsets  | 0 | 5 | 5 | 9 |          one more than there are strings; Arrow's Utf8 and Binary
 //!  bytes    | alpha         beta |
 //! ```
-//! A frozen block's view takes 16 bytes beside the bytes that do not fit into it; these take 4.
+//! The view in a frozen block takes 16 bytes in addition to the bytes that do not fit into it; these take 4.
 
 use crate::memory::prefetch;
 use arrow_array::types::{BinaryType, Utf8Type};
@@ -14,7 +14,7 @@ use firn_base::Representation;
 use firn_base::sync::Arc;
 use std::ops::Range;
 
-/// More bytes than offsets can tell apart.
+/// The largest number of bytes for these offsets.
 pub const MOST_STRING_BYTES: usize = i32::MAX as usize;
 
 /// Many strings.
@@ -35,7 +35,7 @@ impl Strings {
         strings
     }
 
-    /// Copies strings together; `None` if they are longer than [`MOST_STRING_BYTES`].
+    /// Copies strings; `None` if they are longer than [`MOST_STRING_BYTES`] in all.
     pub fn collect<'a>(strings: impl Iterator<Item = &'a [u8]> + Clone) -> Option<Strings> {
         let (mut count, mut total) = (0, 0);
         for string in strings.clone() {
@@ -65,19 +65,19 @@ impl Strings {
         self.len() == 0
     }
 
-    /// One of them.
+    /// The string at a position.
     #[inline]
     pub fn get(&self, at: usize) -> &[u8] {
         &self.bytes[self.offsets[at] as usize..self.offsets[at + 1] as usize]
     }
 
-    /// Asks the processor to fetch where one of them begins.
+    /// Prefetches the offset of a string.
     #[inline]
     pub fn prefetch(&self, at: usize) {
         prefetch(self.offsets.as_ptr().wrapping_add(at).cast());
     }
 
-    /// Asks the processor to fetch one of them, and what may come before its end.
+    /// Prefetches a string, at most up to its end.
     #[inline]
     pub fn prefetch_further(&self, at: usize) {
         let string = self.get(at).as_ptr_range();
@@ -90,7 +90,7 @@ impl Strings {
         size_of_val(&self.offsets[..]) + self.bytes.len()
     }
 
-    /// Where they begin, and where the last one ends.
+    /// The offset of each, and the end of the last one.
     pub(super) fn offsets(&self) -> &[i32] {
         &self.offsets
     }
@@ -100,13 +100,12 @@ impl Strings {
         &self.bytes
     }
 
-    /// The memory that their bytes lie in.
+    /// The memory of their bytes.
     pub(super) fn buffer(&self) -> &Buffer {
         &self.bytes
     }
 
-    /// As an Arrow array of the type's kind, which shares their memory. Texts are looked through for what is
-    /// no UTF-8.
+    /// An Arrow array of the corresponding type, which shares their memory. Texts are checked to be UTF-8.
     pub(super) fn to_array(&self, representation: Representation, nulls: Option<NullBuffer>) -> ArrayRef {
         match representation {
             representation if representation.is_string() => {
@@ -125,7 +124,7 @@ impl Strings {
     }
 }
 
-/// A part of what [`Strings::to_array`] made, with views in place of offsets. Their bytes are shared.
+/// A range of an array of [`Strings::to_array`], with views instead of offsets. The bytes are shared.
 pub(super) fn as_views(array: &ArrayRef, range: Range<usize>) -> ArrayRef {
     let part = array.slice(range.start, range.len());
     match part.as_any().downcast_ref::<StringArray>() {

@@ -1,13 +1,13 @@
-//! Strings made of symbols: FSST (Boncz, Neumann and Leis, "FSST: Fast Random Access String Compression", PVLDB 13,
-//! 2020).
+//! Strings encoded as symbols: FSST (Boncz, Neumann and Leis, "FSST: Fast Random Access String Compression",
+//! PVLDB 13, 2020).
 //!
 //! ```text
 //!  symbols  0 "furio"  1 "usly "  2 " pack"  3 "ages"  …      up to 255 of 1 to 8 bytes, one table for a block
-//!  codes    0 1 2 3 …                                         a byte each; 255 and a byte stand for that byte
+//!  codes    0 1 2 3 …                                         a byte each; 255 and a byte represent that byte
 //! ```
-//! What many strings have parts of in common is written once, however different they are as wholes. Each string is
-//! decoded without the others, but has to be: it lies nowhere as it is. Strings that follow each other are decoded in one
-//! go, which is faster; their lengths say then where each begins.
+//! Parts that many strings share are stored once, even if the strings as wholes differ. Each string can be
+//! decoded without the others, but it must be decoded, since it is not stored as it is. Consecutive strings
+//! are decoded together, which is faster; their lengths then give the start of each.
 
 use super::codes::{Code, Codes, each_codes};
 use super::strings::Strings;
@@ -16,22 +16,23 @@ use fsst::{Compressor, Decompressor, Symbol};
 use std::fmt;
 use std::ops::Range;
 
-/// Fewer bytes are not worth a table.
+/// Fewer bytes do not pay for a table.
 const FEWEST_BYTES: usize = 8 << 10;
 
-/// More are not taken into memory three times. Nor are more in all slots of a block, if strings are there in runs.
+/// More are not copied in memory three times. The limit also applies to the strings of all slots of a block
+/// with runs.
 pub(super) const MOST_BYTES: usize = 64 << 20;
 
-/// So much of what the strings take by themselves they may take at most, a table included: what is read has to be decoded.
+/// The largest size in relation to the plain strings, including the table; it must pay for the decoding.
 const WORTH: (usize, usize) = (3, 4);
 
-/// No symbol is longer.
+/// The largest size of a symbol.
 const SYMBOL_BYTES: usize = 8;
 
-/// With so much room beyond what they decode, eight symbols are written without a look at the end.
+/// With this much room beyond the decoded string, eight symbols are written without a bounds check.
 pub(super) const ROOM: usize = 8 * SYMBOL_BYTES;
 
-/// What codes stand for.
+/// The meaning of the codes.
 struct Table {
     symbols: [Symbol; 255],
     lengths: [u8; 255],
@@ -41,13 +42,13 @@ struct Table {
 #[derive(Clone)]
 pub(super) struct SymbolStrings {
     codes: Strings,
-    /// How long each is when it is decoded.
+    /// The decoded length of each.
     lengths: Codes,
     table: Arc<Table>,
 }
 
 impl SymbolStrings {
-    /// The strings in this form. `None` if they are not much smaller in it.
+    /// Encodes strings. `None` if they do not become much smaller.
     pub fn of(strings: &Strings) -> Option<SymbolStrings> {
         let bytes = strings.all_bytes().len();
         if !(FEWEST_BYTES..=MOST_BYTES).contains(&bytes) {
@@ -56,11 +57,11 @@ impl SymbolStrings {
         let encoded = SymbolStrings::encode(strings);
         let (most, of) = WORTH;
         let is_worth_it = encoded.bytes() * of <= strings.bytes() * most;
-        // The strings are about to be let go: whether all is there is known for certain before.
+        // The plain strings are about to be freed, so the result is verified first.
         (is_worth_it && encoded.is_same(strings)).then_some(encoded)
     }
 
-    /// The strings in this form, however large. They take [`MOST_BYTES`] at most.
+    /// Encodes strings regardless of the resulting size. They have at most [`MOST_BYTES`].
     pub(super) fn encode(strings: &Strings) -> SymbolStrings {
         let all: Vec<&[u8]> = (0..strings.len()).map(|at| strings.get(at)).collect();
         let compressor = train(&all);
@@ -89,26 +90,26 @@ impl SymbolStrings {
         self.codes.len()
     }
 
-    /// Asks the processor to fetch what [`SymbolStrings::decode`] reads first.
+    /// Prefetches what [`SymbolStrings::decode`] reads first.
     #[inline]
     pub fn prefetch(&self, at: usize) {
         self.codes.prefetch(at);
         self.lengths.prefetch(at);
     }
 
-    /// Asks the processor to fetch the codes of one of them.
+    /// Prefetches the codes of a string.
     #[inline]
     pub fn prefetch_further(&self, at: usize) {
         self.codes.prefetch_further(at);
     }
 
-    /// Appends one of them.
+    /// Appends a decoded string.
     #[inline]
     pub fn decode(&self, at: usize, out: &mut Vec<u8>) {
         self.decode_codes(self.codes.get(at), self.lengths.get(at), out);
     }
 
-    /// Appends a range of them, and gives `take` each and where in `out` it begins.
+    /// Appends a range of strings, and calls `take` with each and its offset in `out`.
     pub fn decode_range(&self, range: Range<usize>, out: &mut Vec<u8>, mut take: impl FnMut(&[u8], usize)) {
         let mut start = out.len();
         each_codes!(&self.lengths, lengths => {
@@ -123,25 +124,25 @@ impl SymbolStrings {
         });
     }
 
-    /// Appends so many bytes that codes stand for.
+    /// Appends the `length` bytes that codes represent.
     #[inline]
     fn decode_codes(&self, codes: &[u8], length: usize, out: &mut Vec<u8>) {
         out.reserve(length + ROOM);
         let decompressor = Decompressor::new(&self.table.symbols, &self.table.lengths);
         let decoded = decompressor.decompress_into(codes, out.spare_capacity_mut());
         debug_assert_eq!(decoded, length, "strings keep their length");
-        // SAFETY: so many bytes have been written there.
+        // SAFETY: this many bytes have been written there.
         unsafe { out.set_len(out.len() + decoded) };
     }
 
-    /// How many bytes a range of them has.
+    /// The number of bytes of a range of strings.
     pub fn decoded_bytes(&self, range: Range<usize>) -> usize {
         each_codes!(&self.lengths, lengths => {
             lengths[range].iter().map(|length| length.number() as usize).sum()
         })
     }
 
-    /// All of them, decoded.
+    /// All strings, decoded.
     pub fn strings(&self) -> Strings {
         let (mut ends, mut bytes) = (Vec::with_capacity(self.len() + 1), Vec::new());
         self.decode_range(0..self.len(), &mut bytes, |_, start| ends.push(start as i32));
@@ -161,13 +162,13 @@ impl SymbolStrings {
     }
 }
 
-/// What finds symbols that these strings have.
+/// A compressor with symbols that these strings share.
 #[cfg(not(miri))]
 fn train(strings: &Vec<&[u8]>) -> Compressor {
     Compressor::train(strings)
 }
 
-/// As above, but knows them before: Miri would take minutes.
+/// As above with fixed symbols: training would take minutes under Miri.
 #[cfg(miri)]
 fn train(_strings: &Vec<&[u8]>) -> Compressor {
     let mut builder = fsst::CompressorBuilder::new();
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    #[cfg_attr(miri, ignore = "symbols are known before there")]
+    #[cfg_attr(miri, ignore = "the symbols are fixed there")]
     fn what_strings_have_in_common_is_written_once() {
         const WORDS: [&str; 6] = ["furiously", "ironic", "packages", "sleep", "blithely", "among the"];
         let plain = strings(1000, |at| {

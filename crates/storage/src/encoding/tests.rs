@@ -1,4 +1,4 @@
-//! Encoded columns against the values that they were made of, and the merge against sorting everything.
+//! Encoded columns compared with the values that they were made from, and the merge with sorting everything.
 
 use super::merge::{ColumnToMerge, DeltaDictionary, merge_columns};
 use super::*;
@@ -37,7 +37,7 @@ const TYPES: [Representation; 20] = [
     Representation::List(&Representation::Int32),
 ];
 
-/// A column as it is given.
+/// A column before it is encoded.
 struct Model {
     representation: Representation,
     values: Given,
@@ -53,14 +53,14 @@ enum Given {
     Strings(Vec<Vec<u8>>),
 }
 
-/// Of what a random column is made.
+/// The properties of a random column.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     slots: usize,
-    /// Different values, about.
+    /// The approximate number of different values.
     distinct: i64,
     longest_run: i64,
-    /// NULLs in a hundred.
+    /// The percentage of NULLs.
     nulls: i64,
 }
 
@@ -78,7 +78,7 @@ impl Shape {
 
 impl Model {
     fn random(random: &mut Random, representation: Representation, shape: Shape) -> Model {
-        // All values around one of a few centres, so that offsets are of every width.
+        // All values around one of a few centres, so that offsets have every width.
         let centre = [0, i64::MIN, i64::MAX, random.next_u64() as i64][random.uniform(0, 3) as usize];
         let spread = [1, 1, 1 << 7, 1 << 13, 0x9e37_79b9_7f4a_7c15_u64 as i64][random.uniform(0, 4) as usize];
         let mut numbers = Vec::new();
@@ -87,7 +87,7 @@ impl Model {
             let number = centre.wrapping_add(random.uniform(0, shape.distinct - 1).wrapping_mul(spread));
             let is_null = random.uniform(1, 100) <= shape.nulls;
             for _ in 0..random.uniform(1, shape.longest_run).min((shape.slots - numbers.len()) as i64) {
-                // What stands where nothing is valid is anything.
+                // The value of a NULL is anything.
                 numbers.push(if is_null { random.next_u64() as i64 } else { number });
                 valid.push(!is_null);
             }
@@ -117,7 +117,7 @@ impl Model {
                 Given::Sixteen(numbers.iter().map(wide).collect())
             }
             Width::View if representation == Representation::Numeric => {
-                // Three numbers in turn have one value, with other decimals.
+                // Groups of three numbers have one value, with different numbers of decimals.
                 let image = |number: &i64| {
                     let zeros = number.rem_euclid(3) as u16;
                     let unscaled = i128::from(number.div_euclid(3)) * 10i128.pow(zeros.into());
@@ -198,7 +198,7 @@ impl Model {
         self.with_piece(|piece| EncodedColumn::encode(self.representation, piece, encoding))
     }
 
-    /// In every way that its values allow; with codes for a dictionary of its own.
+    /// Encodes in every way that the values allow; with codes for a dictionary of its own.
     fn encode_in_all_ways(&self) -> Vec<EncodedColumn> {
         let mut ways = Vec::new();
         for runs in [false, true] {
@@ -207,7 +207,7 @@ impl Model {
             if fixed && Order::of(self.representation) == Order::Signed {
                 ways.extend(self.encode(Encoding { runs, values: Kept::Offsets }));
             }
-            // Miri has a test of symbols by themselves, which takes it long enough.
+            // Symbols have a test of their own under Miri, which is slow enough.
             if let Some(mut column) = self.encode(Encoding { runs, values: Kept::Plain })
                 && !cfg!(miri)
                 && let Values::Strings(StringValues::Plain { strings, .. }) = &column.values
@@ -229,14 +229,14 @@ impl Model {
         })
     }
 
-    /// Every slot of a range, in every way of reading.
+    /// Checks every slot of a range, in every way of reading.
     fn check(&self, column: &EncodedColumn, random: &mut Random) {
         column.verify();
         assert_eq!(column.slots(), self.slots());
         for slot in 0..self.slots() {
             let (kept, given) = (OnceCell::new(), self.cell(slot));
             let cell = column.cell(slot, |decoded| kept.get_or_init(|| decoded));
-            assert!(cell.is_same(&given), "slot {slot}: {cell:?} was given as {given:?}");
+            assert!(cell.is_same(&given), "slot {slot}: {cell:?}, expected {given:?}");
             assert_eq!(column.is_null(slot), given.is_null());
         }
         for _ in 0..4 {
@@ -289,12 +289,12 @@ impl Model {
             for slot in slots.clone() {
                 let (shown, given) =
                     (shown(array.as_ref(), slot - slots.start, self.representation), self.value(slot));
-                assert!(same(&shown, &given), "slot {slot} of {form:?}: {shown:?} was given as {given:?}");
+                assert!(same(&shown, &given), "slot {slot} of {form:?}: {shown:?}, expected {given:?}");
             }
         }
     }
 
-    /// Random conditions against comparisons of values.
+    /// Checks random conditions against comparisons of values.
     fn check_conditions(&self, column: &EncodedColumn, random: &mut Random) {
         let any = |random: &mut Random| {
             let slot = random.uniform(0, self.slots() as i64 - 1) as usize;
@@ -367,10 +367,10 @@ impl Model {
 
 /// A value of a column that has no symbols.
 fn as_it_lies(column: &EncodedColumn, slot: usize) -> Cell<'_> {
-    column.cell(slot, |_| panic!("nothing has to be decoded"))
+    column.cell(slot, |_| panic!("no string has to be decoded"))
 }
 
-/// Numbers, and now and then what is none.
+/// Numbers, and sometimes NaN or an infinity.
 fn special(number: i64) -> f64 {
     const SPECIAL: [f64; 6] = [0.0, -0.0, f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
     match number.rem_euclid(9) {
@@ -379,7 +379,7 @@ fn special(number: i64) -> f64 {
     }
 }
 
-/// The value in a row of an array, in runs or not.
+/// The value in a row of an array, with or without runs.
 fn shown(array: &dyn Array, row: usize, representation: Representation) -> Value {
     match array.as_any().downcast_ref::<RunArray<Int32Type>>() {
         Some(runs) => shown(runs.values().as_ref(), runs.get_physical_index(row), representation),
@@ -401,7 +401,7 @@ fn seed() -> u64 {
     seed
 }
 
-/// How many random columns of each type; Miri is slow.
+/// The number of random columns of each type; Miri is slow.
 const ROUNDS: usize = if cfg!(miri) { 1 } else { 8 };
 const MOST_SLOTS: i64 = if cfg!(miri) { 20 } else { 3000 };
 
@@ -452,7 +452,7 @@ fn the_size_of_a_chosen_encoding_is_what_was_reckoned() {
                 });
                 let encoding = column.encoding();
                 if encoding.values == Kept::Symbols {
-                    // Only found out by trying.
+                    // This can only be found out by trying.
                     continue;
                 }
                 let Some(reckoned) = choose::encoded_bytes(&statistics, encoding, offer.as_ref()) else {
@@ -460,12 +460,13 @@ fn the_size_of_a_chosen_encoding_is_what_was_reckoned() {
                     assert_eq!(encoding.values, Kept::Offsets);
                     continue;
                 };
-                // Strings of runs that NULLs interrupt are reckoned once, and guides are about every eighth run.
+                // The estimate counts strings of runs that NULLs interrupt once, and guides as every eighth
+                // run.
                 let slack = if encoding.runs { statistics.runs + 16 } else { 0 };
                 let strings = if encoding.runs { statistics.string_bytes.0 } else { 0 };
                 assert!(
                     column.bytes() <= reckoned + slack + strings && reckoned <= column.bytes() + slack,
-                    "{representation} {shape:?} {encoding:?}: {} bytes were reckoned as {reckoned}",
+                    "{representation} {shape:?} {encoding:?}: {} bytes were estimated as {reckoned}",
                     column.bytes()
                 );
             }
@@ -473,7 +474,7 @@ fn the_size_of_a_chosen_encoding_is_what_was_reckoned() {
     }
 }
 
-/// What a merge of columns must make: the sorted values of main and delta, without doubles.
+/// The expected result of a merge of columns: the sorted values of main and delta, without duplicates.
 #[test]
 fn a_merged_column_has_every_value_once_and_reads_as_before() {
     let random = &mut Random::seeded(seed());
@@ -484,7 +485,8 @@ fn a_merged_column_has_every_value_once_and_reads_as_before() {
             let mut dictionary: Option<Dictionary> = None;
             let mut main: Vec<(Model, EncodedColumn)> = Vec::new();
             let mut values: BTreeSet<Vec<u8>> = BTreeSet::new();
-            // One merge after another, so that widths overflow and some deltas bring nothing new, or nothing at all.
+            // One merge after another, so that widths overflow and some deltas add nothing new, or nothing at
+            // all.
             for _ in 0..if cfg!(miri) { 2 } else { 6 } {
                 let shape = Shape::random(random, MOST_SLOTS);
                 let models: Vec<Model> =
@@ -511,7 +513,7 @@ fn a_merged_column_has_every_value_once_and_reads_as_before() {
                 merged.dictionary.verify();
                 assert_eq!(merged.dictionary.len(), values.len(), "{representation} {shape:?}");
                 if let Some(before) = dictionary.filter(|before| before.len() == values.len()) {
-                    assert!(before.is(&merged.dictionary), "nothing new needs no new dictionary");
+                    assert!(before.is(&merged.dictionary), "without new values the dictionary is the same");
                 }
                 dictionary = Some(merged.dictionary);
                 let models_before = main.into_iter().map(|(model, _)| model);
@@ -521,9 +523,9 @@ fn a_merged_column_has_every_value_once_and_reads_as_before() {
                     assert!(column.codes().is_some() || all_null);
                     model.check(column, random);
                 }
-                // Blocks of nothing but NULL that met no dictionary have no codes to be merged later.
+                // Blocks of NULLs only that joined without a dictionary have no codes to be merged later.
                 main.retain(|(_, column)| column.codes().is_some());
-                // In SQL's order, as far as there is one.
+                // In SQL's order, if the type has one.
                 let dictionary = dictionary.as_ref().unwrap();
                 if Order::of_any(representation) != Order::Foreign {
                     let ordered: Vec<Value> =
@@ -609,7 +611,7 @@ fn codes_widen_when_the_dictionary_outgrows_them_and_stay_where_nothing_moves() 
         let first = main.merge(None);
         let block = first.delta(0, false);
         assert_eq!(block.codes().unwrap().0.width(), width);
-        // New values in front of all, or behind all.
+        // New values before all others, or after them.
         for (front, shift) in [(true, -2 * new - 1), (false, 2 * main_values + 1)] {
             let delta = Model::words(
                 (0..new.max(1)).map(|number| if new == 0 { 0 } else { 2 * number + shift }).collect(),
@@ -629,7 +631,7 @@ fn codes_widen_when_the_dictionary_outgrows_them_and_stay_where_nothing_moves() 
     }
 }
 
-/// Some blocks go, and what is left reads as before, with the values that it has and no others.
+/// Some blocks are removed. The rest reads as before, and the dictionary has its values and no others.
 #[test]
 fn a_dictionary_forgets_what_no_block_has_if_that_is_most() {
     let random = &mut Random::seeded(seed());
@@ -653,7 +655,7 @@ fn a_dictionary_forgets_what_no_block_has_if_that_is_most() {
             }
             main.drain(..random.uniform(0, 3) as usize);
             let dictionary = dictionary.unwrap();
-            // What stands for NULL is some value, too.
+            // The code of a NULL is that of some value, too.
             let used: BTreeSet<usize> = main
                 .iter()
                 .filter_map(|(_, column)| column.codes())

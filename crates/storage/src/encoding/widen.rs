@@ -1,17 +1,18 @@
-//! Words of up to 8 bytes as numbers of 16, which is how Arrow has all decimals.
+//! Words of up to 8 bytes as numbers of 16 bytes, which Arrow uses for all decimals.
 //!
-//! Every word becomes two: itself, and its sign 64 times. The compiler makes vectors of loops that say so; it does not
-//! of such that speak of 16-byte integers.
+//! Every word becomes two: itself, and its sign bit 64 times. The compiler vectorises loops in this form, but
+//! not loops over 16-byte integers.
 
-/// Appends a number for each of others, of which `word` makes words.
+/// Appends a 16-byte number for each of `numbers`, which `word` converts to words.
 pub(crate) fn widen<N: Copy>(numbers: &[N], word: impl Fn(N) -> i64 + Copy, out: &mut Vec<i128>) {
     out.reserve(numbers.len());
     let room = &mut out.spare_capacity_mut()[..numbers.len()];
-    // SAFETY: a number of 16 bytes is two words, which need no greater alignment; nothing but words is written there.
+    // SAFETY: a number of 16 bytes is two words, which need no greater alignment; only words are written
+    // there.
     let room: &mut [[i64; 2]] =
         unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), room.len()) };
     pairs(numbers, word, room);
-    // SAFETY: so many more have just been written.
+    // SAFETY: this many have just been written.
     unsafe { out.set_len(out.len() + numbers.len()) };
 }
 
@@ -20,7 +21,7 @@ const _: () = assert!(cfg!(target_endian = "little"), "the lower word comes firs
 fn pairs<N: Copy>(numbers: &[N], word: impl Fn(N) -> i64 + Copy, out: &mut [[i64; 2]]) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if std::arch::is_x86_feature_detected!("avx2") {
-        /// As [`write`], which the compiler makes twice as wide vectors of here.
+        /// As [`write`], which the compiler makes vectors of twice the width of here.
         #[target_feature(enable = "avx2")]
         fn by_avx2<N: Copy>(numbers: &[N], word: impl Fn(N) -> i64 + Copy, out: &mut [[i64; 2]]) {
             write(numbers, word, out);

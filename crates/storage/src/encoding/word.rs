@@ -1,36 +1,37 @@
-//! Words: values of fixed width as a block holds them, and ordinals: numbers in whose order SQL has them.
+//! Words: values of fixed width as blocks store them. Ordinals: numbers in SQL's order of the values.
 //!
-//! A word is the bits of a value as a signed integer of its width. Most types order their values as these
-//! integers are ordered. Of those that do not, a dictionary keeps ordinals instead:
+//! A word is the bits of a value as a signed integer of its width. For most types these integers have the
+//! order of the values. For the others a dictionary has ordinals instead:
 //!
 //! | type | ordinal of a word |
 //! |---|---|
 //! | smallint, integer, bigint, numeric, date, time, timestamps | the word |
-//! | oid | the word, sign flipped |
+//! | oid | the word, sign bit inverted |
 //! | real, double precision | sign and magnitude as a two's complement, all NaNs above infinity |
-//! | uuid | the bytes read as a number, first byte highest, sign flipped |
-//! | interval | the word; SQL orders intervals by their length, which no 16 bytes beside their parts can hold |
+//! | uuid | the bytes read as a number, first byte highest, sign bit inverted |
+//! | interval | the word; SQL orders intervals by their length, which does not fit into 16 bytes beside their parts |
 //!
-//! Word and ordinal are one to one, so that encoding loses nothing. Where SQL calls different words equal (zeros of
-//! both signs, NaNs), their ordinals are neighbours: they are one *class*, and conditions take it whole.
+//! Word and ordinal are one to one, so that encoding loses nothing. If SQL calls different words equal (zeros
+//! of both signs, NaNs), their ordinals are neighbours: they are one *class*, and conditions select it as a
+//! whole.
 
 use arrow_buffer::ArrowNativeType;
 use firn_base::{Cell, Representation};
 use std::fmt::Debug;
 use std::ops::Bound;
 
-/// How the ordinals of a type come from its words.
+/// The mapping from a type's words to ordinals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     /// An ordinal is the word.
     Signed,
-    /// The word is a number without a sign.
+    /// The word is an unsigned number.
     Unsigned,
     /// IEEE 754.
     Float,
-    /// Bytes as they lie in memory.
+    /// Bytes in memory order.
     Bytes,
-    /// An ordinal is the word, but SQL orders values otherwise.
+    /// An ordinal is the word, but SQL has another order of values.
     Foreign,
 }
 
@@ -59,7 +60,7 @@ pub trait Word: ArrowNativeType + Ord + Debug + Send + Sync {
     /// The word in a cell that is not NULL.
     fn from_cell(cell: &Cell<'_>) -> Self;
 
-    /// As storage passes values around.
+    /// The cell of the word.
     fn to_cell(self) -> Cell<'static>;
 
     /// The ordinal of a word.
@@ -77,24 +78,24 @@ pub trait Word: ArrowNativeType + Ord + Debug + Send + Sync {
     /// The next lower number, if there is one.
     fn below(self) -> Option<Self>;
 
-    /// How much higher this is than `base`, which must not be higher. Distances that 64 bits cannot hold are cut
-    /// to them: see [`Word::span`].
+    /// The distance from `base`, which must not be higher. Distances that do not fit into 64 bits are
+    /// truncated: see [`Word::span`].
     fn offset_from(self, base: Self) -> u64;
 
-    /// How much higher `highest` is than this, if 64 bits can hold it.
+    /// The distance from this to `highest`, if it fits into 64 bits.
     fn span(self, highest: Self) -> Option<u64>;
 
-    /// The number that is so much higher.
+    /// The number at this distance above.
     fn plus(self, offset: u64) -> Self;
 
     /// Widened.
     fn to_i128(self) -> i128;
 
-    /// 64 bits that differ in all places for words that differ.
+    /// 64 bits that differ in all places for different words.
     fn hash(self) -> u64;
 }
 
-/// The two words that a hash folds into each other; from the digits of π, odd.
+/// Folds two words into a hash; the constants are digits of π, made odd.
 pub(super) fn fold(low: u64, high: u64) -> u64 {
     let product = u128::from(low ^ 0x243f_6a88_85a3_08d3) * u128::from(high ^ 0x1319_8a2e_0370_7345);
     (product as u64) ^ (product >> 64) as u64
@@ -145,7 +146,7 @@ macro_rules! words {
                     return (self, self);
                 }
                 let (minus, plus) = ((<$word>::MIN).ordinal(order), (0 as $word).ordinal(order));
-                // Infinity has all bits of the exponent, as many as there are above the fraction's.
+                // Infinity has all exponent bits set, which are those above the fraction's.
                 let infinity = (<$word>::MAX - $float).ordinal(order);
                 if self == minus || self == plus {
                     (minus, plus)
@@ -209,7 +210,7 @@ words! {
     i128, u128, 0, wide, Cell::i128;
 }
 
-/// Sign and magnitude as a two's complement, and back.
+/// Conversion between sign and magnitude and two's complement.
 trait Magnitude {
     fn magnitude(self) -> Self;
 }
@@ -224,7 +225,7 @@ fn wide(cell: &Cell<'_>) -> i128 {
     (u128::from(high) << 64 | u128::from(low)) as i128
 }
 
-/// The ordinals from the first to the last that lie within bounds, if there are any.
+/// The ordinals within bounds, as first and last, if there are any.
 pub(super) fn ordinals_within<T: Word>(
     low: &Bound<Cell<'_>>,
     high: &Bound<Cell<'_>>,

@@ -1,7 +1,7 @@
 //! The indexes over the radix tree ([`super::radix`]), in which readers write no shared memory.
 //!
-//! A unique index is a tree from keys to postings ([`super::posting`]); a non-unique one is a tree from
-//! key ‖ row id to the row id.
+//! A unique index is a tree from keys to postings ([`super::posting`]). A non-unique one is a tree from key ‖
+//! row id to the row id.
 
 use super::KeyBuffer;
 use super::ordered::{EVERYTHING, OrderedIndex, ROW_ID_BYTES, Span, Verdict, split, with_row};
@@ -17,7 +17,7 @@ pub(super) struct UniqueTree {
     lists: Box<Lists>,
 }
 
-/// A tree, as long as its nodes are kept from being freed.
+/// A tree with a guard that keeps its nodes from being freed.
 struct Pinned<'a>(&'a Tree, &'a Guard);
 
 impl Entries for Pinned<'_> {
@@ -60,7 +60,7 @@ impl UniqueTree {
         posting::claim(&Pinned(&self.tree, guard), &self.lists, key, row, judge)
     }
 
-    /// Lists rows under keys of which none is there; see [`super::Index::claim_run`].
+    /// Lists rows under keys that are not in the tree yet; see [`super::Index::claim_run`].
     pub(super) fn claim_run(&self, key: &[u8], run: &Run, guard: &Guard) -> bool {
         self.tree.insert_run(key, run, guard)
     }
@@ -70,8 +70,8 @@ impl UniqueTree {
         posting::remove(&Pinned(&self.tree, guard), &self.lists, key, row, dead);
     }
 
-    /// The only rows that were claimed under exactly these keys, at most [`AT_ONCE`]; `Err` for a key
-    /// that has several.
+    /// The only rows that were claimed under exactly these keys, at most [`AT_ONCE`]; `Err` for a key that
+    /// has several.
     pub(super) fn only_many(
         &self,
         keys: &[KeyBuffer],
@@ -248,8 +248,8 @@ fn count(tree: &Tree, guard: &Guard) -> usize {
     count
 }
 
-/// Inserts key ‖ row id with a value that is the same each time. If it is there, it counts as inserted
-/// anew, so that a removal decided on before fails.
+/// Inserts key ‖ row id with a value that is the same each time. If the pair exists, it counts as inserted
+/// again, so that a removal decided before fails.
 fn insert_pair(tree: &Tree, key: &[u8], row: RowId, value: u64, guard: &Guard) {
     let pair = with_row(key, row);
     while tree.insert(&pair, value, guard).is_err() {
@@ -260,8 +260,8 @@ fn insert_pair(tree: &Tree, key: &[u8], row: RowId, value: u64, guard: &Guard) {
     }
 }
 
-/// Removes key ‖ row id if `dead` agrees; if it was inserted anew after `dead` was asked, it is
-/// asked again.
+/// Removes key ‖ row id if `dead` returns true. If the pair was inserted again after the call of `dead`, it
+/// is called again.
 fn remove_pair(tree: &Tree, key: &[u8], row: RowId, guard: &Guard, mut dead: impl FnMut() -> bool) {
     let pair = with_row(key, row);
     loop {

@@ -1,21 +1,21 @@
-//! The buffer that keys are built in: short ones in place, without a call to copy a few bytes.
+//! The buffer in which keys are built: short ones in place, without a call to copy a few bytes.
 //!
-//! Most keys are one to four integers. A general small vector spends two library calls on every
-//! append, which for such keys cost more than the search in the index.
+//! Most keys are one to four integers. A general small vector makes two library calls for every append, which
+//! for such keys cost more than the search in the index.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 
-/// Longer keys lie on the heap.
+/// Longer keys are on the heap.
 const SHORT: usize = 48;
 
 /// An encoded key.
 #[derive(Clone)]
 pub struct KeyBuffer {
     length: usize,
-    /// The key, if it has no more than [`SHORT`] bytes; beyond, room to write a whole word at once.
+    /// The key, if it has at most [`SHORT`] bytes; behind it, room to write a whole word at once.
     short: [u8; SHORT + 8],
     /// The key otherwise.
     long: Vec<u8>,
@@ -35,7 +35,7 @@ impl KeyBuffer {
         buffer
     }
 
-    /// Empties it; memory is kept.
+    /// Empties it; its memory is kept.
     #[inline]
     pub fn clear(&mut self) {
         self.length = 0;
@@ -47,7 +47,7 @@ impl KeyBuffer {
         if self.length <= SHORT { &self.short[..self.length] } else { &self.long }
     }
 
-    /// Cuts it off after `length` bytes.
+    /// Truncates it to `length` bytes.
     #[inline]
     pub(super) fn truncate(&mut self, length: usize) {
         if self.length > SHORT {
@@ -65,7 +65,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Appends as many bytes as a number has.
+    /// Appends the bytes of a number.
     #[inline(always)]
     pub(crate) fn push_bytes<const LENGTH: usize>(&mut self, bytes: [u8; LENGTH]) {
         if self.length + LENGTH <= SHORT {
@@ -88,7 +88,7 @@ impl KeyBuffer {
         }
     }
 
-    /// Makes it the lowest `width` bytes of a number, the highest first.
+    /// Sets it to the lowest `width` bytes of a number, the highest first.
     #[inline]
     pub(super) fn set_packed(&mut self, number: u128, width: usize) {
         let bytes = (number << (8 * (16 - width))).to_be_bytes();
@@ -195,7 +195,7 @@ impl fmt::Debug for KeyBuffer {
 mod tests {
     use super::*;
 
-    /// Appends of all lengths against a vector, across the border to the heap and back.
+    /// Compares appends of all lengths with a vector, across the border to the heap and back.
     #[test]
     fn a_key_is_what_was_appended_to_it() {
         let mut buffer = KeyBuffer::new();

@@ -3,24 +3,23 @@
 //! | representation | bytes |
 //! |---|---|
 //! | boolean | 1: 0 or 1 |
-//! | integers, date, time, timestamp(tz) | 2, 4 or 8, big-endian, sign flipped |
+//! | integers, date, time, timestamp(tz) | 2, 4 or 8, big-endian, sign bit inverted |
 //! | oid | 4, big-endian |
-//! | decimal | the unscaled value, 8 or 16, big-endian, sign flipped (one column has one scale) |
+//! | decimal | the unscaled value, 8 or 16, big-endian, sign bit inverted (one column has one scale) |
 //! | numeric | 2 for the sign and the power of ten of the first digit, then the digits: see [`encode_numeric`] |
 //! | floats | 4 or 8: PostgreSQL's order, where -0 = 0 and NaN is the largest |
 //! | text, bytes | the bytes, 00 as 01 01 and 01 as 01 02, then 00 |
-//! | padded text | as text, without trailing blanks, which do not count when compared |
+//! | padded text | as text, without trailing blanks, which comparisons ignore |
 //! | uuid | its 16 bytes |
 //! | interval | 12: nanoseconds with months of 30 days and days of 24 hours, as PostgreSQL compares |
 //! | list | 01 and the bytes of each element, 02 for NULL, then 00, the number of dimensions, their lengths, their bounds |
 //!
-//! A nullable column begins with a marker: 01 before a value; 00 or 02 is NULL, first or last.
-//! A descending column has the bytes of its value inverted, but not the marker, since NULLS FIRST
-//! names the place in the index.
+//! A nullable column begins with a marker: 01 before a value; 00 or 02 is NULL, first or last. A descending
+//! column has the bytes of its value inverted, but not the marker, since NULLS FIRST is a place in the index.
 //!
-//! Invariant: no key of an index is a prefix of another. Invariant: two keys are equal exactly if
-//! PostgreSQL calls the values equal, so `1 mon` and `30 days` have one key, as have 1.0 and 1.00, and a key cannot
-//! be decoded into the value it came from.
+//! Invariant: no key of an index is a prefix of another. Invariant: two keys are equal exactly if PostgreSQL
+//! calls the values equal. So `1 mon` and `30 days` have one key, as have 1.0 and 1.00, and a key cannot be
+//! decoded into its value.
 
 use super::KeyBuffer;
 use super::spec::IndexColumn;
@@ -32,20 +31,20 @@ const NULL_FIRST: u8 = 0;
 const VALUE: u8 = 1;
 const NULL_LAST: u8 = 2;
 
-/// Ends a string; nothing sorts below it, so `a` comes before `ab`.
+/// Ends a string; it is the lowest byte, so `a` sorts before `ab`.
 const END: u8 = 0;
-/// Announces one of the two bytes that [`END`] and this one stand for.
+/// Begins the two bytes that represent [`END`] or this byte.
 const ESCAPE: u8 = 1;
 
 const INTERVAL_BYTES: usize = 12;
 
-/// How the columns of an index become keys, worked out once.
+/// The encoding of an index's columns as keys, prepared once.
 pub(super) struct Codec {
     columns: Box<[(IndexColumn, Option<Word>)]>,
 }
 
-/// A column whose value is an integer of up to 8 bytes that cannot be NULL, as most columns of keys
-/// are: shifted to the top of a word and flipped with `flip`, its first `length` bytes are the key's.
+/// A column whose value is an integer of up to 8 bytes that cannot be NULL, as most key columns are. The
+/// value is shifted to the top of a word and combined with `flip`; its first `length` bytes are the key's.
 #[derive(Clone, Copy)]
 struct Word {
     shift: u8,
@@ -75,13 +74,13 @@ impl Codec {
         Codec { columns: columns.iter().map(|column| (*column, Word::of(column))).collect() }
     }
 
-    /// Whether every column is ascending integers, none of them NULL: as their bytes, the highest first
-    /// and with the sign flipped.
+    /// Whether every column is an ascending integer that is not nullable: its bytes, the highest first and
+    /// with the sign bit inverted.
     pub(super) fn is_plain(&self) -> bool {
         self.columns.iter().all(|(_, word)| word.is_some_and(|word| word.flip == 1 << 63))
     }
 
-    /// The bytes of a key, if they are those of a number of [`Packed`]: plain, and not too many.
+    /// The number of bytes of a key, if it is a number of [`Packed`]: plain, and not too long.
     pub(super) fn packed_width(&self) -> Option<usize> {
         let bytes = |(_, word): &(IndexColumn, Option<Word>)| word.map_or(0, |word| usize::from(word.length));
         let width = self.columns.iter().map(bytes).sum();
@@ -109,7 +108,7 @@ impl Codec {
     }
 }
 
-/// A plain key as a number, whose lowest bytes it has, the highest first.
+/// A plain key as a number, in its lowest bytes, the highest first.
 pub(crate) type Packed = u128;
 
 /// A plain key as a number.
@@ -121,15 +120,16 @@ pub(super) fn packed(key: &[u8]) -> Packed {
     Packed::from_be_bytes(bytes)
 }
 
-/// Appends the value of a column of so many bytes to a plain key, which is a number. Of the word the lowest bytes count.
+/// Appends a column's value of `bytes` bytes to a plain key, which is a number. The lowest bytes of the word
+/// count.
 #[inline(always)]
 pub(crate) fn append_packed(key: &mut Packed, word: u64, bytes: usize) {
     let shift = 64 - 8 * bytes;
     *key = *key << (8 * bytes) | Packed::from((word << shift ^ 1 << 63) >> shift);
 }
 
-/// The first 8 bytes of a value as it stands in a key, as a number, and of numbers of 16 bytes their first
-/// [56 bits](wide_summary): where the numbers of two values differ, they differ as the values do. `None` for NULL.
+/// The first 8 bytes of a value's key as a number; for numbers of 16 bytes their first [56
+/// bits](wide_summary). If the numbers of two values differ, the values have the same order. `None` for NULL.
 pub fn summary(representation: impl Into<Representation>, cell: &Cell<'_>) -> Option<u64> {
     let representation = representation.into();
     if cell.is_null() {
@@ -144,7 +144,7 @@ pub fn summary(representation: impl Into<Representation>, cell: &Cell<'_>) -> Op
     Some(first_bytes(&key))
 }
 
-/// The first 8 bytes as a number; zeros follow fewer.
+/// The first 8 bytes as a number, padded with zeros.
 fn first_bytes(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let length = key.len().min(8);
@@ -158,8 +158,8 @@ pub fn summary_is_exact(representation: impl Into<Representation>) -> bool {
     matches!(representation.width(), Width::Bit | Width::Fixed(..=8))
 }
 
-/// Whether what a comparison asks of a column can be told exactly by summaries: not of floats, since who compares them may
-/// know zeros of both signs and NaNs apart.
+/// Whether summaries decide comparisons of a column exactly. For floats they do not, since a comparison may
+/// distinguish zeros of both signs and NaNs.
 pub fn comparisons_are_exact(representation: impl Into<Representation>) -> bool {
     let representation = representation.into();
     summary_is_exact(representation)
@@ -171,11 +171,12 @@ fn is_wide_number(representation: Representation) -> bool {
     matches!(representation, Representation::Decimal { .. }) && representation.width() == Width::Fixed(16)
 }
 
-/// Numbers up to this have a summary of their own.
+/// Numbers below two to this power have a summary of their own.
 const EXACT: u32 = 56;
 
-/// The summary of a number of 16 bytes, its lower word first: itself where it is small, else how long it is and its first bits, as a
-/// floating-point number has them. So whole ranges of large numbers share one, none of more than a 2⁻⁵⁵th of its size.
+/// The summary of a number of 16 bytes, its lower word first: small numbers themselves, otherwise the length
+/// and the first bits, as in a floating-point number. So ranges of large numbers share one, none wider than
+/// 2⁻⁵⁵ of its size.
 #[inline]
 pub(crate) fn wide_summary([low, high]: [u64; 2]) -> u64 {
     let number = (u128::from(high) << 64 | u128::from(low)) as i128;
@@ -184,7 +185,7 @@ pub(crate) fn wide_summary([low, high]: [u64; 2]) -> u64 {
         let Some(left_out) = bits.checked_sub(EXACT).filter(|left_out| *left_out > 0) else {
             return magnitude as u64;
         };
-        // The first bit is always set, so each length goes on where the one before it ends.
+        // The first bit is always set, so each length continues where the one before it ends.
         (u64::from(left_out) << (EXACT - 1)) + (magnitude >> left_out) as u64
     };
     if number < 0 {
@@ -194,9 +195,9 @@ pub(crate) fn wide_summary([low, high]: [u64; 2]) -> u64 {
     }
 }
 
-/// The least and the greatest number whose summaries are between these; `None` if there is none.
+/// The least and the greatest number whose summaries are in this range; `None` if there is none.
 pub(crate) fn wide_numbers(first: u64, last: u64) -> Option<[i128; 2]> {
-    // Of the magnitudes with a summary the least and the greatest, as far as there are such.
+    // The least and the greatest of the magnitudes with a summary, if they exist.
     let magnitudes = |summary: u64| {
         let left_out = (summary >> (EXACT - 1)).saturating_sub(1) as u32;
         if left_out > i128::BITS - 1 - EXACT {
@@ -285,15 +286,15 @@ fn encode_value(representation: Representation, cell: &Cell<'_>, key: &mut KeyBu
     }
 }
 
-/// What precedes the digits of a numeric. A positive number has one for each power of ten that its first digit may have, a
-/// negative number the one that mirrors it, so that a larger power is lower.
+/// The header before the digits of a numeric. There is one for each power of ten of the first digit of a
+/// positive number. A negative number has the mirrored one, so that a larger power is lower.
 mod header {
     pub const NEGATIVE_INFINITY: u16 = 0;
     pub const ZERO: u16 = 0x8000;
     pub const INFINITY: u16 = 0xfffe;
     pub const NAN: u16 = 0xffff;
 
-    /// That of a positive number whose first digit counts 10^exponent.
+    /// The header of a positive number whose first digit counts 10^exponent.
     pub fn positive(exponent: i32) -> u16 {
         (i32::from(ZERO) + 1 + exponent + i32::from(firn_base::numeric::MAX_SCALE)) as u16
     }
@@ -304,8 +305,9 @@ mod header {
     }
 }
 
-/// Appends a numeric: the header, big-endian; of numbers but zero the digits from the first one on, without zeros at their
-/// end, two in a byte that is one more than they; and 00. All bytes of a negative number are inverted.
+/// Appends a numeric: the header, big-endian; for numbers other than zero the digits from the first one on,
+/// without zeros at the end, two in a byte, which is incremented by one; and 00. All bytes of a negative
+/// number are inverted.
 fn encode_numeric(value: Numeric, key: &mut KeyBuffer) {
     let mut special = |header: u16| key.extend_from_slice(&header.to_be_bytes());
     let Some((unscaled, scale)) = value.number() else {
@@ -330,7 +332,7 @@ fn encode_numeric(value: Numeric, key: &mut KeyBuffer) {
         pairs[first] = (magnitude % 100) as u8 + 1;
         magnitude /= 100;
     }
-    let last = pairs.iter().rposition(|pair| *pair > 1).expect("it is not zero");
+    let last = pairs.iter().rposition(|pair| *pair > 1).expect("the number is not zero");
     key.extend_from_slice(&pairs[first..=last]);
     key.push(END);
     if unscaled < 0 {
@@ -347,7 +349,7 @@ pub(crate) fn numeric_summary(value: Numeric) -> u64 {
     first_bytes(&key)
 }
 
-/// Appends an array: its elements, each behind a marker, with [`NULL_LAST`] for NULL; [`END`]; its dimensions.
+/// Appends an array: its elements, each after a marker, with [`NULL_LAST`] for NULL; [`END`]; its dimensions.
 fn encode_array(array: ArrayImage<'_>, element: Representation, key: &mut KeyBuffer) {
     for position in 0..array.len() {
         match array.cell(position) {
@@ -369,7 +371,7 @@ fn encode_array(array: ArrayImage<'_>, element: Representation, key: &mut KeyBuf
     }
 }
 
-/// The bytes that a value has at the beginning of a key; `mask` is what they are inverted with.
+/// The number of bytes of a value at the beginning of a key; `mask` is what they are inverted with.
 fn value_length(representation: Representation, key: &[u8], mask: u8) -> usize {
     let through = |end: u8, key: &[u8]| {
         1 + key.iter().position(|&byte| byte ^ mask == end).expect("a full key ends its strings")
@@ -404,13 +406,13 @@ fn value_length(representation: Representation, key: &[u8], mask: u8) -> usize {
 fn wide(cell: &Cell<'_>) -> [u64; 2] {
     match cell {
         Cell::Wide(words) => *words,
-        other => panic!("{other:?} is no 16-byte cell"),
+        other => panic!("{other:?} is not a 16-byte cell"),
     }
 }
 
 fn encode_string(bytes: &[u8], key: &mut KeyBuffer) {
     let mut rest = bytes;
-    // Bytes 0 and 1 are next to unheard of in text, so this copies it in one piece.
+    // Bytes 0 and 1 are very rare in text, so mostly this copies it in one piece.
     while let Some(position) = rest.iter().position(|&byte| byte <= ESCAPE) {
         key.extend_from_slice(&rest[..position]);
         key.extend_from_slice(&[ESCAPE, rest[position] + 1]);
@@ -420,28 +422,29 @@ fn encode_string(bytes: &[u8], key: &mut KeyBuffer) {
     key.push(END);
 }
 
-/// The bits of a real such that unsigned order is PostgreSQL's.
+/// The bits of a real such that their unsigned order is PostgreSQL's.
 pub(crate) fn ordered_real(value: f32) -> u32 {
     let value = if value.is_nan() { f32::NAN.abs() } else { value + 0.0 }; // -0 + 0 = 0
     let bits = value.to_bits();
     if bits >> 31 == 1 { !bits } else { bits | 1 << 31 }
 }
 
-/// The bits of a double such that unsigned order is PostgreSQL's.
+/// The bits of a double such that their unsigned order is PostgreSQL's.
 pub(crate) fn ordered_double(value: f64) -> u64 {
     let value = if value.is_nan() { f64::NAN.abs() } else { value + 0.0 };
     let bits = value.to_bits();
     if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
 }
 
-/// The doubles whose [ordered bits](ordered_double) are between these, from the least to the greatest; `None` if there is none.
+/// The least and the greatest double whose [ordered bits](ordered_double) are in this range; `None` if there
+/// is none.
 pub(crate) fn doubles_within(first: u64, last: u64) -> Option<[f64; 2]> {
     let marks = [f64::NEG_INFINITY, 0.0, f64::INFINITY, f64::NAN].map(ordered_double);
     let double = |ordered: u64| f64::from_bits(if ordered >> 63 == 1 { ordered ^ 1 << 63 } else { !ordered });
     Some(floats_within(first, last, marks)?.map(double))
 }
 
-/// The reals whose [ordered bits](ordered_real) are between these, likewise.
+/// The least and the greatest real whose [ordered bits](ordered_real) are in this range, likewise.
 pub(crate) fn reals_within(first: u32, last: u32) -> Option<[f32; 2]> {
     let marks = [f32::NEG_INFINITY, 0.0, f32::INFINITY, f32::NAN].map(|mark| u64::from(ordered_real(mark)));
     let real = |ordered: u64| {
@@ -451,8 +454,8 @@ pub(crate) fn reals_within(first: u32, last: u32) -> Option<[f32; 2]> {
     Some(floats_within(first.into(), last.into(), marks)?.map(real))
 }
 
-/// The least and the greatest of the ordered bits between these that some float has. None has others beyond the ends, between
-/// infinity and NaN, and where -0 would be.
+/// The least and the greatest ordered bits in this range that some float has. There are unused bits beyond
+/// the ends, between infinity and NaN, and in the place of -0.
 fn floats_within(first: u64, last: u64, marks: [u64; 4]) -> Option<[u64; 2]> {
     let [minus_infinity, zero, infinity, nan] = marks;
     let low = match first.max(minus_infinity) {
@@ -468,7 +471,7 @@ fn floats_within(first: u64, last: u64, marks: [u64; 4]) -> Option<[u64; 2]> {
     (first <= nan && low <= high).then_some([low, high])
 }
 
-/// Whether a full key of these columns holds a NULL. Walks over the columns before it.
+/// Whether a full key of these columns contains a NULL. Walks over the columns before it.
 pub(super) fn holds_null(columns: &[IndexColumn], key: &[u8]) -> bool {
     let mut rest = key;
     for column in columns {
@@ -481,7 +484,7 @@ pub(super) fn holds_null(columns: &[IndexColumn], key: &[u8]) -> bool {
         let length = value_length(column.representation, rest, if column.descending { u8::MAX } else { 0 });
         rest = &rest[length..];
     }
-    debug_assert!(rest.is_empty(), "a full key has no more than its columns");
+    debug_assert!(rest.is_empty(), "a full key ends with its columns");
     false
 }
 
@@ -536,7 +539,7 @@ mod tests {
         }
     }
 
-    /// Small numbers, extremes, and everything between, each often enough to meet its equal.
+    /// Small numbers, extremes, and all others, with frequent duplicates.
     fn integer(random: &mut Random, bits: u32) -> i64 {
         let shift = 64 - bits;
         match random.uniform(0, 5) {
@@ -561,7 +564,7 @@ mod tests {
         }
     }
 
-    /// Small ones with zeros at their end, large ones, and what is no number.
+    /// Small ones with zeros at their end, large ones, NaN and infinities.
     fn numeric(random: &mut Random) -> Numeric {
         let (small, zeros) = (i128::from(random.uniform(-30, 30)), random.uniform(0, 3) as u32);
         match random.uniform(0, 7) {
@@ -662,13 +665,13 @@ mod tests {
             (Value::Interval(a), Value::Interval(b)) => span(a).cmp(&span(b)),
             (Value::Uuid(a), Value::Uuid(b)) => a.cmp(b),
             (Value::Oid(a), Value::Oid(b)) => a.cmp(b),
-            // Both are tested beside PostgreSQL.
+            // Both are tested against PostgreSQL elsewhere.
             (Value::Number(a), Value::Number(b)) => a.cmp(b),
             (Value::Array(a), Value::Array(b)) => {
                 let Representation::List(element) = representation else { panic!("arrays are of lists") };
                 a.compare(b, |a, b| compare(*element, a, b))
             }
-            other => panic!("{other:?} are of two types"),
+            other => panic!("{other:?} have different types"),
         }
     }
 
@@ -690,14 +693,14 @@ mod tests {
         let mut key = KeyBuffer::new();
         let mut next = cells.iter();
         Codec::new(columns).encode(|_| *next.next().unwrap(), cells.len(), &mut key);
-        // The quick way of encoding words is the slow one's.
+        // The fast encoding of words equals the slow one.
         let mut slow = KeyBuffer::new();
         columns.iter().zip(&cells).for_each(|(column, cell)| encode(column, cell, &mut slow));
         assert_eq!(key, slow);
         key
     }
 
-    /// Random composite keys of random columns against a comparison of their values.
+    /// Compares random composite keys of random columns with a comparison of their values.
     #[test]
     fn keys_compare_as_postgresql_compares_their_values() {
         let seed = Random::from_entropy().next_u64();
@@ -890,7 +893,7 @@ mod tests {
     }
 
     #[test]
-    fn summaries_of_wide_numbers_rise_with_them_and_tell_small_ones_apart() {
+    fn summaries_of_wide_numbers_rise_with_them_and_distinguish_small_ones() {
         let words = |number: i128| [number as u64, (number >> 64) as u64];
         let summary = |number: i128| wide_summary(words(number));
         let powers = (0..127).flat_map(|bits| [-1, 0, 1].map(|by| (1i128 << bits) + by));
@@ -912,11 +915,11 @@ mod tests {
         }
         for &number in &numbers {
             let at = summary(number);
-            let [low, high] = wide_numbers(at, at).expect("there is one");
+            let [low, high] = wide_numbers(at, at).expect("the summary has numbers");
             assert!(low <= number && number <= high && summary(low) == at && summary(high) == at);
             assert!(low.checked_sub(1).is_none_or(|below| summary(below) < at), "{number}");
             assert!(high.checked_add(1).is_none_or(|above| summary(above) > at), "{number}");
-            // Of a large one the first 56 bits count.
+            // Of a large number the first 56 bits count.
             assert!((high - low) as u128 <= number.unsigned_abs() >> 55, "{number}");
             assert_eq!(wide_numbers(0, at), Some([i128::MIN, high]));
             assert_eq!(wide_numbers(at, u64::MAX), Some([low, i128::MAX]));

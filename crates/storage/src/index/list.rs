@@ -1,7 +1,7 @@
-//! The indexes of a table: asked for by every change of a row, replaced as a whole by DDL.
+//! The indexes of a table: read by every change of a row, replaced as a whole by DDL.
 //!
-//! Reading takes no lock: a lock would cost every insert and update two writes to memory that all
-//! threads share.
+//! Reading takes no lock: a lock would cost every insert and update two writes to memory that all threads
+//! share.
 
 use super::Index;
 use crate::Guard;
@@ -9,10 +9,10 @@ use crossbeam_epoch::{Atomic, Owned};
 use firn_base::ColumnSet;
 use firn_base::sync::{Arc, Mutex, Ordering};
 
-/// The indexes as they were at one moment.
+/// The indexes at one time.
 pub(crate) struct Indexes {
     all: Arc<[Arc<Index>]>,
-    /// The columns that they are over.
+    /// The union of their columns.
     columns: ColumnSet,
 }
 
@@ -28,17 +28,17 @@ impl Indexes {
         &self.all
     }
 
-    /// The columns that they are over.
+    /// The union of their columns.
     #[inline]
     pub fn columns(&self) -> ColumnSet {
         self.columns
     }
 }
 
-/// A list of indexes that readers do not lock.
+/// A list of indexes that is read without a lock.
 pub(crate) struct IndexList {
     current: Atomic<Indexes>,
-    /// The right to replace the list.
+    /// The holder may replace the list.
     turn: Mutex<()>,
 }
 
@@ -47,15 +47,15 @@ impl IndexList {
         IndexList { current: Atomic::new(Indexes::new(Arc::new([]))), turn: Mutex::new(()) }
     }
 
-    /// The indexes now.
+    /// The current indexes.
     #[inline]
     pub fn get<'g>(&'g self, guard: &'g Guard) -> &'g Indexes {
-        // SAFETY: never null; freed only after everybody pinned at the time of its replacement has
-        // gone on (`replace`), and by `drop`, which nobody borrows beside.
+        // SAFETY: never null; freed only after every guard is released that was held at its replacement
+        // (`replace`), and by `drop`, which excludes borrowers.
         unsafe { self.current.load(Ordering::Acquire, guard).deref() }
     }
 
-    /// Puts another list in the place of the one now.
+    /// Replaces the list.
     pub fn replace(&self, change: impl FnOnce(&[Arc<Index>]) -> Arc<[Arc<Index>]>) {
         let _turn = self.turn.lock();
         let guard = &crate::pin();
@@ -68,7 +68,7 @@ impl IndexList {
 
 impl Drop for IndexList {
     fn drop(&mut self) {
-        // SAFETY: nobody borrows it any more; never null.
+        // SAFETY: there is no borrower any more; never null.
         drop(unsafe { std::mem::take(&mut self.current).into_owned() });
     }
 }

@@ -1,5 +1,5 @@
-//! The reference index: a B-tree under one lock, too plain to be wrong. Tests hold the radix trees
-//! against it and can run whole tables over it.
+//! The reference index: a B-tree under one lock, too simple to be wrong. Tests compare the radix trees with
+//! it and can run whole tables on it.
 
 use super::ordered::{OrderedIndex, Span, Verdict};
 use crate::Guard;
@@ -27,8 +27,8 @@ impl LockedIndex {
         mut judge: impl FnMut(RowId) -> Result<Verdict, E>,
     ) -> Result<(), E> {
         loop {
-            // The judge reads other rows; it runs without the lock, and its verdict holds if the
-            // rows are still the same.
+            // The judge reads other rows, so it runs without the lock. Its verdict holds if the rows are
+            // still the same.
             let seen = self.0.read().keys.get(key).cloned();
             for &other in seen.iter().flat_map(|(rows, _)| rows).filter(|&&other| other != row) {
                 let Verdict::Dead = judge(other)?;

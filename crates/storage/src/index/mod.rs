@@ -1,16 +1,16 @@
 //! Ordered indexes from keys to rows.
 //!
-//! A key is a byte string whose order is the index's order ([`key`]). A unique index maps a key to
-//! every row that any snapshot may find under it, nearly always one ([`posting`]); a non-unique
-//! index, and the keys of a unique one that hold a NULL, are key ‖ row id. Indexes know no times:
-//! readers re-check visibility and key.
+//! A key is a byte string whose order is the index's order ([`key`]). A unique index maps a key to every row
+//! that any snapshot may find under it, nearly always one ([`posting`]). The entries of a non-unique index,
+//! and the keys of a unique one that contain a NULL, are key ‖ row id. Indexes have no times: readers check
+//! visibility and key of the row.
 //!
-//! What storage owes the index, so that no entry is lost and no unique key is held twice:
-//! - A row is written before its key is inserted or claimed. Then whoever judges the row, or asks
-//!   whether it is dead, sees what it is about to hold.
-//! - A row and key are inserted or claimed again when an update returns to a key that an older
-//!   version of the row had, even though they are there. Then a removal for the older version that
-//!   has not happened yet asks again.
+//! Storage follows two rules, so that no entry is lost and no unique key is held twice:
+//! - A row is written before its key is inserted or claimed. So a thread that judges the row, or checks
+//!   whether it is dead, sees the key that the row is about to hold.
+//! - A row and key are inserted or claimed again when an update returns to a key that an older version of the
+//!   row had. This also applies if the entry is still there: a pending removal for the older version then
+//!   checks the row again.
 
 mod art;
 mod buffer;
@@ -56,12 +56,12 @@ use std::ops::Bound;
 use valueless::ValuelessIndex;
 pub use waiting::{WaitingKeys, WaitingMark};
 
-/// Two rows that want one key of a unique index.
+/// Two rows that require one key of a unique index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Duplicate {
     /// The key.
     pub key: KeyBuffer,
-    /// The row that has it and the row that wants it.
+    /// The row that has it and the row that requires it.
     pub rows: [RowId; 2],
 }
 
@@ -72,7 +72,7 @@ enum Kind {
     Reference(LockedIndex),
 }
 
-/// Runs an expression over whichever index it is.
+/// Runs an expression over an index of any kind.
 macro_rules! each {
     ($kind:expr, $index:ident => $body:expr) => {
         match $kind {
@@ -91,16 +91,16 @@ pub struct Index {
     columns: ColumnSet,
     /// Whether its keys are plain; see [`Codec::is_plain`].
     is_plain: bool,
-    /// Whether a key may hold a NULL, which the keys of most unique indexes cannot.
+    /// Whether a key may contain a NULL, which the keys of most unique indexes cannot.
     nullable: bool,
     kind: Kind,
     /// Bytes of its nodes.
     bytes: AtomicI64,
-    /// Where they are counted, once it belongs to a table.
+    /// The budget that counts them, once it belongs to a table.
     budget: OnceLock<Arc<MemoryBudget>>,
 }
 
-/// The budget is told of an index in whole lots of so many bytes.
+/// Changes of an index's memory are reported to the budget in multiples of this.
 const LOT: i64 = 64 << 10;
 
 impl Drop for Index {
@@ -122,7 +122,7 @@ impl Index {
         Index::over(spec, kind)
     }
 
-    /// An empty index that does the same by the simplest means, for tests to compare with.
+    /// An empty index with the simplest implementation, for tests to compare with.
     pub fn new_reference(spec: IndexSpec) -> Arc<Index> {
         Index::over(spec, Kind::Reference(LockedIndex::default()))
     }
@@ -145,7 +145,7 @@ impl Index {
         Arc::new(index)
     }
 
-    /// It belongs to a table from now on, and its nodes are counted there. Nobody changes it meanwhile.
+    /// Makes it belong to a table, whose budget counts its nodes from now on. No thread changes it meanwhile.
     pub(crate) fn belong_to(&self, table: &Weak<Table>, budget: &Arc<MemoryBudget>) {
         if let Kind::Valueless(index) = &self.kind {
             index.read_values_from(table.clone());
@@ -155,7 +155,7 @@ impl Index {
         }
     }
 
-    /// Bytes of its nodes, and of what it keeps beside.
+    /// Bytes of its nodes, and of its other memory.
     pub fn held_bytes(&self) -> u64 {
         let nodes = self.bytes.load(Ordering::Relaxed).max(0) as u64;
         match &self.kind {
@@ -164,8 +164,9 @@ impl Index {
         }
     }
 
-    /// Has it let go of the keys of rows whose blocks have become compact, if it keeps no values; whether there was anything
-    /// to do. Not to be called under a guard, since it takes a while; ends early when it may not `go_on`.
+    /// Removes the keys of rows whose blocks have become compact, if it stores no values. Returns whether
+    /// there was anything to do. It takes long and must not be called under a guard; it ends early when
+    /// `go_on` returns false.
     pub(crate) fn tend(&self, go_on: &dyn Fn() -> bool) -> bool {
         let Kind::Valueless(index) = &self.kind else { return false };
         let tended = index.tend(go_on);
@@ -173,8 +174,8 @@ impl Index {
         tended
     }
 
-    /// Whether it reads nothing of these compact blocks, no row of which is left, nor will; otherwise it soon will not. Takes a
-    /// while, as well.
+    /// Whether it does not read these compact blocks any more, none of whose rows are left. If it does, it
+    /// will stop soon. Takes long as well.
     pub(crate) fn has_dropped(&self, blocks: &[BlockNumber]) -> bool {
         match &self.kind {
             Kind::Valueless(index) => index.has_dropped(blocks),
@@ -182,7 +183,7 @@ impl Index {
         }
     }
 
-    /// Counts what the calling thread has just added to it or taken away.
+    /// Counts what the calling thread has just added to it or removed.
     #[inline]
     fn settle(&self) {
         let growth = radix::take_growth();
@@ -201,7 +202,7 @@ impl Index {
         }
     }
 
-    /// What it is over.
+    /// Its definition.
     pub fn spec(&self) -> &IndexSpec {
         &self.spec
     }
@@ -218,33 +219,33 @@ impl Index {
         self.is_plain
     }
 
-    /// Appends the key of `cells`, given for the first columns of the index in index order.
-    /// With all columns this is a full key, with fewer a prefix of the keys that begin so.
+    /// Appends the key of `cells`, given for the first columns of the index in index order. With all columns
+    /// this is a full key, with fewer a prefix of the keys that begin with it.
     #[inline(always)]
     pub fn encode(&self, cells: &[Cell<'_>], key: &mut KeyBuffer) {
         debug_assert!(cells.len() <= self.spec.columns.len());
         let mut next = cells.iter();
-        self.codec.encode(|_| *next.next().expect("as many as are asked for"), cells.len(), key);
+        self.codec.encode(|_| *next.next().expect("there is a cell for every column"), cells.len(), key);
     }
 
-    /// Of an index of plain keys that are [numbers](Packed): how many bytes they have.
+    /// The number of bytes of its plain keys, if they are [numbers](Packed).
     pub(crate) fn packed_width(&self) -> Option<usize> {
         self.codec.packed_width()
     }
 
-    /// Appends the full key of a row, whose cells are asked for in index order.
+    /// Appends the full key of a row; `cell` is called in index order.
     #[inline]
     pub fn encode_with<'c>(&self, mut cell: impl FnMut(ColumnId) -> Cell<'c>, key: &mut KeyBuffer) {
         self.codec.encode(|part| cell(part.column), self.spec.columns.len(), key);
     }
 
-    /// Whether a full key holds a NULL.
+    /// Whether a full key contains a NULL.
     #[inline]
     pub fn holds_null(&self, key: &[u8]) -> bool {
         self.nullable && key::holds_null(&self.spec.columns, key)
     }
 
-    /// Whether no other row may have this full key: the index is unique and the key holds no NULL.
+    /// Whether no other row may have this full key: the index is unique and the key contains no NULL.
     #[inline]
     fn is_exclusive(&self, key: &[u8]) -> bool {
         self.spec.unique && !self.holds_null(key)
@@ -257,9 +258,9 @@ impl Index {
         self.settle();
     }
 
-    /// Lists `row` under this full key of a unique index. First, `judge` is asked about every
-    /// other row that is listed there, and asked again whenever that changes before `row` is
-    /// added; its error ends the claim. Keys that hold a NULL are in nobody's way.
+    /// Lists `row` under this full key of a unique index. First, `judge` is called with every other row that
+    /// is listed there, and called again whenever the list changes before `row` is added. An error of `judge`
+    /// ends the claim. Keys that contain a NULL conflict with no other.
     pub fn claim<E>(
         &self,
         key: &[u8],
@@ -282,9 +283,9 @@ impl Index {
         claimed
     }
 
-    /// Lists rows under full keys that differ from `key` in their last byte alone, given by that byte,
-    /// ascending, and what stands for the row ([`posting::single`]). False, and nothing has happened, unless nobody else can be in their way and they go
-    /// in together.
+    /// Lists rows under full keys that differ from `key` only in their last byte. A run has these bytes,
+    /// ascending, with the values for the rows ([`posting::single`]). Returns false without an effect unless
+    /// no conflict is possible and they can be inserted together.
     fn claim_run(&self, key: &[u8], run: &Run, guard: &Guard) -> bool {
         match &self.kind {
             Kind::Unique(index) if !self.nullable => {
@@ -296,8 +297,9 @@ impl Index {
         }
     }
 
-    /// Lists rows under full keys that are numbers and ascend, with what stands for the row in each place ([`posting::single`]). Which of
-    /// them are left to be claimed by themselves; all, unless nobody else can be in their way.
+    /// Lists rows under full keys that are ascending numbers, with the values for the rows
+    /// ([`posting::single`]). Returns those that have to be claimed one by one; all, unless no conflict is
+    /// possible.
     fn claim_ascending(
         &self,
         keys: &[Packed],
@@ -316,13 +318,13 @@ impl Index {
         }
     }
 
-    /// Takes `row` off this full key, if it is there.
+    /// Removes `row` from this full key, if it is listed.
     pub fn remove(&self, key: &[u8], row: RowId, guard: &Guard) {
         self.remove_if(key, row, guard, &mut || true);
     }
 
-    /// Takes `row` off this full key, if it is there and `dead` agrees that no version of the row
-    /// has the key. If the row is listed anew after `dead` was asked, it is asked again.
+    /// Removes `row` from this full key, if it is listed and `dead` returns that no version of the row has
+    /// the key. If the row is listed again after the call of `dead`, it is called again.
     pub fn remove_if(
         &self,
         key: &[u8],
@@ -354,7 +356,7 @@ impl Index {
     }
 
     /// The only row ids under exactly these full keys of a unique index, at most [`AT_ONCE`], looked up
-    /// together; `Err` where it takes [`Index::lookup`] to tell.
+    /// together; `Err` where only [`Index::lookup`] can decide.
     pub(crate) fn only_many(
         &self,
         keys: &[KeyBuffer],
@@ -379,12 +381,12 @@ impl Index {
         }
     }
 
-    /// Calls `visit` with (full key, row id) in key order, or against it if `reverse`, until it
-    /// returns false. Bounds are full keys or prefixes: an excluded or included prefix excludes or
-    /// includes every key that begins with it.
+    /// Calls `visit` with (full key, row id) in key order, or against it if `reverse`, until it returns
+    /// false. Bounds are full keys or prefixes: an excluded or included prefix excludes or includes every key
+    /// that begins with it.
     ///
-    /// A pair that is listed all the while is visited once; one that comes or goes meanwhile, at
-    /// most once. `visit` may change the index.
+    /// A pair that is listed all the time is visited once; one that is inserted or removed meanwhile, at most
+    /// once. `visit` may change the index.
     #[inline]
     pub fn range(
         &self,
@@ -397,8 +399,8 @@ impl Index {
         self.range_ahead((low, high), reverse, guard, &mut |_| {}, visit);
     }
 
-    /// As [`Index::range`], and calls `ahead` with rows that are soon to be visited, as far as they are
-    /// known: what they touch can be fetched meanwhile.
+    /// As [`Index::range`]; also calls `ahead` with rows that will be visited soon, if they are known, so
+    /// that they can be prefetched.
     #[inline]
     pub(crate) fn range_ahead(
         &self,
@@ -408,7 +410,7 @@ impl Index {
         ahead: &mut impl FnMut(RowId),
         visit: &mut (impl FnMut(&[u8], RowId) -> bool + ?Sized),
     ) {
-        // What comes after a prefix begins at the string after it.
+        // The keys after a prefix begin at the string after it.
         let (after_low, after_high);
         let low = match low {
             Bound::Unbounded => &[],
@@ -434,7 +436,7 @@ impl Index {
         each!(&self.kind, index => index.range(Span { low, high }, reverse, guard, ahead, visit));
     }
 
-    /// The tree that keys enter, if it is one.
+    /// The tree to which keys are added, if it is one.
     fn tree(&self) -> Option<&Tree> {
         match &self.kind {
             Kind::Unique(unique) => Some(unique.tree()),
@@ -444,15 +446,15 @@ impl Index {
         }
     }
 
-    /// Fetches the ways to keys, full ones or prefixes, of several indexes together: ahead of look-ups and
-    /// inserts, each of which would wait for one node after another. Of at most [`AT_ONCE`] keys.
+    /// Prefetches the paths to keys, full ones or prefixes, of several indexes together, before look-ups and
+    /// inserts, each of which would wait for one node after another. At most [`AT_ONCE`] keys.
     pub fn approach(keys: &[(&Index, &[u8])], guard: &Guard) {
         let ways: SmallVec<[(&Tree, &[u8]); AT_ONCE]> =
             keys.iter().filter_map(|(index, key)| Some((index.tree()?, *key))).collect();
         radix::approach(&ways, guard);
     }
 
-    /// Begins to enter the rows of a table that no transaction is changing: recovery, and CREATE INDEX.
+    /// Begins to add the rows of a table that no transaction is changing: recovery, and CREATE INDEX.
     pub fn load<'l>(
         self: &'l Arc<Self>,
         budget: &Arc<MemoryBudget>,
@@ -470,7 +472,7 @@ impl Index {
         }
     }
 
-    /// Enters rows as [`Index::load`] does.
+    /// Adds rows as [`Index::load`] does.
     #[cfg(test)]
     fn bulk_load<K: AsRef<[u8]>>(
         self: &Arc<Self>,
@@ -482,7 +484,7 @@ impl Index {
         load.finish()
     }
 
-    /// Enters a row by itself, as [`Load`] does.
+    /// Adds a row by itself, as [`Load`] does.
     fn load_one(&self, key: &[u8], row: RowId, guard: &Guard) -> Result<(), Duplicate> {
         if !self.spec.unique {
             self.insert(key, row, guard);
@@ -493,8 +495,8 @@ impl Index {
         })
     }
 
-    /// Number of entries, dead ones included, which are counted one by one; about right while others
-    /// write.
+    /// The number of entries, including dead ones, which are counted one by one; approximate with concurrent
+    /// writers.
     pub fn len(&self) -> usize {
         each!(&self.kind, index => index.len(&crate::pin()))
     }
@@ -509,13 +511,13 @@ impl Index {
         empty
     }
 
-    /// About how many bytes it takes, which are summed up node by node.
+    /// The approximate number of bytes, summed up node by node.
     pub fn memory_bytes(&self) -> u64 {
         each!(&self.kind, index => index.memory_bytes(&crate::pin())) as u64
     }
 
-    /// Asserts the invariants: keys rise, no row twice under a key, nothing half removed. Nobody
-    /// else may be writing.
+    /// Asserts the invariants: keys rise, no row twice under a key, nothing half removed. There must be no
+    /// concurrent writer.
     pub fn verify(&self) {
         let guard = &crate::pin();
         each!(&self.kind, index => index.verify(guard));
@@ -527,7 +529,7 @@ impl Index {
                 Some(last) if &last[..] == key => {}
                 Some(last) => assert!(
                     &last[..] < key && !key.starts_with(last),
-                    "{}: {key:02x?} stands after {last:02x?}",
+                    "{}: {key:02x?} is after {last:02x?}",
                     self.spec.name
                 ),
                 None => {}
@@ -539,13 +541,13 @@ impl Index {
     }
 }
 
-/// Rows on their way into an index that no transaction is changing. Keys that ascend enter in runs, if the index takes them so;
-/// others wait for each other ([`WaitingKeys`]).
+/// A bulk insert into an index that no transaction is changing. Ascending keys are added in runs, if the
+/// index supports it; others are collected and added together ([`WaitingKeys`]).
 pub struct Load<'l> {
     index: &'l Arc<Index>,
     runs: Runs<'l>,
     takes_runs: bool,
-    /// The last key of those that ascend.
+    /// The last of the ascending keys.
     last: KeyBuffer,
     waiting: WaitingKeys,
     threads: usize,
@@ -553,7 +555,8 @@ pub struct Load<'l> {
 }
 
 impl Load<'_> {
-    /// Adds a row under a full key; an error, if it has become known that two rows want one key of a unique index: these, or others.
+    /// Adds a row under a full key. Returns an error if two rows, these or others, have been found to require
+    /// one key of a unique index.
     #[inline]
     pub fn add(&mut self, key: &[u8], row: RowId) -> Result<(), Duplicate> {
         let (index, guard) = (self.index, self.guard);
@@ -574,7 +577,7 @@ impl Load<'_> {
         if self.waiting.is_due() { self.enter() } else { Ok(()) }
     }
 
-    /// Enters those that wait. What comes then may ascend again.
+    /// Adds the waiting keys. Later ones may ascend again.
     fn enter(&mut self) -> Result<(), Duplicate> {
         let entered =
             self.waiting.enter(self.threads, &|index, key, row, guard| index.load_one(key, row, guard));
@@ -583,7 +586,7 @@ impl Load<'_> {
         entered.map_err(|refused| refused.error)
     }
 
-    /// Must follow the last row: until then some are not in the index.
+    /// Must follow the last row: until then some rows are not in the index.
     pub fn finish(mut self) -> Result<(), Duplicate> {
         let (index, guard) = (self.index, self.guard);
         self.runs.finish(guard, |key, row| index.load_one(key, row, guard))?;

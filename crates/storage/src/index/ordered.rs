@@ -1,11 +1,11 @@
-//! What the kinds of index have in common: ordered pairs of key and row id.
+//! The common interface of the kinds of index: ordered pairs of key and row id.
 
 use super::KeyBuffer;
 use crate::Guard;
 use firn_base::RowId;
 
-/// What a judge says of a row that is listed under a key that another row claims; a row that
-/// stands in the way is an error instead.
+/// The verdict of a judge about a row that is listed under a key that another row claims; a row that
+/// conflicts is an error instead.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// No version of the row has the key for any transaction that may see the claimant.
@@ -21,14 +21,14 @@ pub(in crate::index) struct Span<'a> {
 
 pub(super) const EVERYTHING: Span<'_> = Span { low: &[], high: None };
 
-/// Pairs of key and row in order. Implementations hold no lock while they call back.
+/// Pairs of key and row in order. Implementations hold no lock during callbacks.
 pub(super) trait OrderedIndex {
-    /// Adds a pair that conflicts with no other; a pair that is there counts as added anew.
+    /// Adds a pair that conflicts with no other; a pair that exists counts as added again.
     fn insert(&self, key: &[u8], row: RowId, guard: &Guard);
-    /// Removes such a pair if `dead` agrees; asks again if the pair was added anew meanwhile.
+    /// Removes such a pair if `dead` returns true; calls it again if the pair was added again meanwhile.
     fn remove(&self, key: &[u8], row: RowId, guard: &Guard, dead: impl FnMut() -> bool);
-    /// Calls `visit` with the pairs whose key lies in the span, until it returns false, and `ahead` with
-    /// rows that are soon to be visited, if it knows them.
+    /// Calls `visit` with the pairs whose key is in the span, until it returns false, and `ahead` with rows
+    /// that will be visited soon, if they are known.
     fn range(
         &self,
         span: Span<'_>,
@@ -37,15 +37,15 @@ pub(super) trait OrderedIndex {
         ahead: &mut impl FnMut(RowId),
         visit: &mut impl FnMut(&[u8], RowId) -> bool,
     );
-    /// Number of pairs, which are counted one by one.
+    /// The number of pairs, which are counted one by one.
     fn len(&self, guard: &Guard) -> usize;
-    /// About how many bytes they take, which are summed up node by node.
+    /// The approximate number of bytes, summed up node by node.
     fn memory_bytes(&self, guard: &Guard) -> usize;
-    /// Asserts the invariants; nobody else may be writing.
+    /// Asserts the invariants; there must be no concurrent writer.
     fn verify(&self, guard: &Guard);
 }
 
-/// The bytes of a row id behind a key.
+/// The number of bytes of a row id behind a key.
 pub(super) const ROW_ID_BYTES: usize = 8;
 
 /// key ‖ row id.

@@ -5,13 +5,13 @@
 //! ```text
 //! 0 │ row id: 52              one row
 //! 1 │ number of a list: 60    several rows, in `Lists`
-//! SUFFIXED                    the row id is the end of the key (keys that hold a NULL)
+//! SUFFIXED                    the row id is the end of the key (keys that contain a NULL)
 //! ```
 //!
-//! Whoever changes a posting does so in steps: see it, ask about its rows, replace it. The tree
-//! replaces only what nothing has happened to since it was seen, counting even a removal and a new
-//! insert of the same row ([`super::radix::Sighting`]); so a row that was found dead is not alive again
-//! when another takes its place. Numbers of lists are used once.
+//! A posting is changed in steps: read it, check its rows, replace it. The tree replaces it only if nothing
+//! has changed since it was read, not even by a removal and a new insert of the same row
+//! ([`super::radix::Sighting`]). So a row that was found dead cannot be alive again when another takes its
+//! place. Numbers of lists are not reused.
 
 use super::ordered::Verdict;
 use super::radix::VALUE_BITS;
@@ -21,7 +21,7 @@ use hashbrown::HashMap;
 use smallvec::SmallVec;
 
 const LISTED: u64 = 1 << (VALUE_BITS - 1);
-/// The row id stands at the end of the key, which holds a NULL and so conflicts with no other.
+/// The row id is the end of the key, which contains a NULL and so conflicts with no other.
 pub(super) const SUFFIXED: u64 = LISTED | (LISTED - 1);
 
 const ROW_BITS: u32 = 52;
@@ -29,7 +29,7 @@ const ROW_BITS: u32 = 52;
 /// The rows of one posting.
 pub(super) type Rows = SmallVec<[RowId; 4]>;
 
-/// What a value says.
+/// The meaning of a value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Posting {
     One(RowId),
@@ -38,7 +38,7 @@ pub(super) enum Posting {
 }
 
 impl Posting {
-    /// Reads a value.
+    /// Decodes a value.
     #[inline]
     pub(super) fn of(value: u64) -> Posting {
         match value {
@@ -72,9 +72,9 @@ impl Lock for Mutex<Shard> {
 
 const SHARDS: usize = 16;
 
-/// The side table of postings with several rows. A list never changes; a changed posting is a new
-/// list with a new number. A list is dropped after its posting has been replaced, so whoever misses
-/// the list of a posting that he saw finds, by the order of the shard's lock, another one there.
+/// The side table of postings with several rows. A list never changes; a changed posting is a new list with a
+/// new number. A list is dropped after its posting has been replaced. So a thread that does not find the list
+/// of a posting that it has read will find, by the order of the shard's lock, another posting.
 pub(super) struct Lists<L = Mutex<Shard>> {
     shards: [L; SHARDS],
     next: AtomicU64,
@@ -89,7 +89,7 @@ impl<L: Lock> Lists<L> {
         self.shards[number as usize % SHARDS].with(body)
     }
 
-    /// The value for these rows; a new list, if they are several.
+    /// The value for these rows; a new list, if there are several.
     fn value_of(&self, rows: Rows) -> Option<u64> {
         match rows[..] {
             [] => None,
@@ -102,7 +102,7 @@ impl<L: Lock> Lists<L> {
         }
     }
 
-    /// Forgets the list of a value that no key has any more, if it is one.
+    /// Drops the list of a value that no key has any more, if it is a list.
     fn forget(&self, value: u64) {
         if let Posting::Listed(number) = Posting::of(value) {
             self.with_shard(number, |shard| shard.remove(&number)).expect("a list is dropped once");
@@ -130,16 +130,16 @@ impl<L: Lock> Lists<L> {
     }
 }
 
-/// What the protocol asks of the tree from keys to values.
+/// The operations of the tree that the protocol needs.
 pub(super) trait Entries {
-    /// What stood under a key, and a witness of when.
+    /// The value under a key, with the evidence that shows later changes.
     type Sighting: Copy;
 
-    /// Inserts a key that is not there. False if it is.
+    /// Inserts a key that is not there. Returns false if it is.
     fn insert(&self, key: &[u8], value: u64) -> bool;
-    /// What stands under a key.
+    /// Reads the value under a key.
     fn look(&self, key: &[u8]) -> (Option<u64>, Self::Sighting);
-    /// Sets or removes the value of a key, unless anything has happened to it since it was seen.
+    /// Sets or removes the value of a key, unless anything has happened to it since it was read.
     fn replace(&self, key: &[u8], seen: Self::Sighting, new: Option<u64>) -> bool;
 }
 
@@ -148,7 +148,7 @@ pub(super) fn rows(entries: &impl Entries, lists: &Lists<impl Lock>, key: &[u8])
     sight(entries, lists, key).map_or_else(Rows::new, |(_, rows, _)| rows)
 }
 
-/// What stands under a key, with its rows.
+/// The value under a key, with its rows.
 fn sight<E: Entries>(entries: &E, lists: &Lists<impl Lock>, key: &[u8]) -> Option<(u64, Rows, E::Sighting)> {
     loop {
         let (value, seen) = entries.look(key);
@@ -159,10 +159,10 @@ fn sight<E: Entries>(entries: &E, lists: &Lists<impl Lock>, key: &[u8]) -> Optio
     }
 }
 
-/// Lists `row` under `key` after `judge` has let pass every other row that is listed there.
+/// Lists `row` under `key` after `judge` has accepted every other row that is listed there.
 ///
-/// A row that is listed already (an older version of it had this key) is listed anew, so that a
-/// removal that was decided on before fails.
+/// A row that is listed already (an older version of it had this key) is listed again, so that a removal that
+/// was decided before fails.
 #[inline]
 pub(super) fn claim<E>(
     entries: &impl Entries,
@@ -201,8 +201,8 @@ fn claim_again<E>(
     }
 }
 
-/// Takes `row` off `key` if `dead` agrees; if anything happens to the key after `dead` was asked, it
-/// is asked again. Nothing happens if the row is not there.
+/// Removes `row` from `key` if `dead` returns true. If anything happens to the key after the call of `dead`,
+/// it is called again. Does nothing if the row is not listed.
 pub(super) fn remove(
     entries: &impl Entries,
     lists: &Lists<impl Lock>,
@@ -222,7 +222,7 @@ pub(super) fn remove(
     }
 }
 
-/// Puts a value for `rows` in the place of `old`, unless another was quicker.
+/// Replaces the value `old` by one for `rows`, unless another thread was first.
 fn replace<E: Entries>(
     entries: &E,
     lists: &Lists<impl Lock>,
@@ -257,8 +257,8 @@ mod tests {
         assert_eq!(Posting::of(SUFFIXED), Posting::Suffixed);
     }
 
-    /// A tree of one key, whose operations are atomic, as those of the radix tree are: the value, and
-    /// how often it was replaced or removed.
+    /// A tree of one key with atomic operations, like those of the radix tree: the value, and how often it
+    /// was replaced or removed.
     struct OneKey(loom::sync::Mutex<(Option<u64>, u64)>);
 
     impl Entries for OneKey {
@@ -300,7 +300,7 @@ mod tests {
     struct Model {
         entries: OneKey,
         lists: Lists<ModelLock>,
-        /// Whether each row holds the key alive: what storage's version chains know.
+        /// Whether each row is alive with the key, as storage's version chains would show.
         alive: [loom::sync::atomic::AtomicBool; 4],
     }
 
@@ -321,7 +321,7 @@ mod tests {
             self.alive[row.slot().index()].store(alive, loom::sync::atomic::Ordering::Release);
         }
 
-        /// As storage does it: write the row first, then claim its key; take both back on conflict.
+        /// As in storage: write the row first, then claim its key; undo both at a conflict.
         fn insert(&self, row: RowId) -> bool {
             self.set_alive(row, true);
             let judge = |other| if self.is_alive(other) { Err(()) } else { Ok(Verdict::Dead) };
@@ -340,7 +340,7 @@ mod tests {
             rows(&self.entries, &self.lists, b"")
         }
 
-        /// Every live row is listed, no list is left over.
+        /// Every live row is listed, and no list is left over.
         fn verify(&self) {
             let rows = self.rows();
             for slot in 0..4 {
@@ -356,7 +356,7 @@ mod tests {
         builder.check(body);
     }
 
-    /// Two rows want the key that the collector is just taking a dead row off.
+    /// Two rows claim the key while the collector is removing a dead row from it.
     #[test]
     #[cfg_attr(miri, ignore = "loom switches stacks")]
     fn one_of_two_claims_wins_while_the_last_dead_row_leaves() {
@@ -375,8 +375,8 @@ mod tests {
         });
     }
 
-    /// A row takes its old key again while the collector removes it for its dead version, and
-    /// another row wants the key, too.
+    /// A row returns to its old key while the collector removes it for its dead version, and another row
+    /// claims the key, too.
     #[test]
     #[cfg_attr(miri, ignore = "loom switches stacks")]
     fn a_row_that_comes_back_is_not_collected() {

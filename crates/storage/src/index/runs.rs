@@ -1,8 +1,9 @@
-//! Many keys for one index, entered in runs: keys that follow each other and differ in their last byte
-//! alone, as numbers that count up do, go into the tree together.
+//! Many keys for one index, inserted in runs: consecutive keys that differ only in their last byte, such as
+//! ascending numbers, are inserted into the tree together.
 //!
-//! Plain keys of up to 16 bytes are [numbers](Packed) until then: where a run ends, one look at two of them tells. A batch of those
-//! that ascends is entered as a whole ([`super::radix`]), a few runs of others after the ways to them have been gone together.
+//! Plain keys of up to 16 bytes are [numbers](Packed) until then: one comparison of two of them shows where a
+//! run ends. An ascending batch of them is inserted as a whole ([`super::radix`]). Of others a few runs are
+//! inserted after the paths to them have been descended together.
 
 use super::posting::single;
 use super::{AT_ONCE, Index, KeyBuffer, Packed};
@@ -10,16 +11,16 @@ use crate::Guard;
 use firn_base::RowId;
 use smallvec::SmallVec;
 
-/// Of each key of a run the last byte, and what stands for its row.
+/// For each key of a run its last byte, and the value for its row.
 pub(super) type Run = SmallVec<[(u8, u64); 16]>;
 
-/// So many keys that ascend go down the tree together.
+/// From this many on, ascending keys descend the tree together.
 const MANY: usize = 32;
 
-/// Larger indexes do not lie in the caches.
+/// Larger indexes are not in the caches.
 const NEAR_BYTES: u64 = 2 << 20;
 
-/// Keys and rows that wait until the run of them ends.
+/// Keys and rows that are collected until their run ends.
 pub(crate) struct Runs<'i> {
     index: &'i Index,
     /// The first key of the run.
@@ -28,13 +29,13 @@ pub(crate) struct Runs<'i> {
 }
 
 impl<'i> Runs<'i> {
-    /// Runs for this index, none as yet.
+    /// An empty run for this index.
     pub fn new(index: &'i Index) -> Runs<'i> {
         Runs { index, key: KeyBuffer::new(), run: Run::new() }
     }
 
-    /// Adds a full key. What must be entered by itself goes to `enter`, whose errors end the run;
-    /// [`Runs::finish`] must follow the last key.
+    /// Adds a full key. Keys that must be inserted one by one are passed to `enter`, whose errors end the
+    /// run. [`Runs::finish`] must follow the last key.
     #[inline]
     pub fn add<E>(
         &mut self,
@@ -58,8 +59,8 @@ impl<'i> Runs<'i> {
         Ok(())
     }
 
-    /// Adds plain keys, of so many bytes, of rows in slots that follow each other from that of `first` on, and enters all.
-    /// As [`Runs::add`].
+    /// Adds plain keys of `bytes` bytes, of rows in consecutive slots from that of `first` on, and inserts
+    /// all of them. As [`Runs::add`].
     pub fn add_packed<E>(
         &mut self,
         keys: &[Packed],
@@ -80,7 +81,7 @@ impl<'i> Runs<'i> {
         })
     }
 
-    /// Adds keys of rows that follow each other, run by run.
+    /// Adds keys of consecutive rows, run by run.
     fn add_runs<E>(
         &mut self,
         keys: &[Packed],
@@ -90,7 +91,7 @@ impl<'i> Runs<'i> {
         enter: &mut impl FnMut(&[u8], RowId) -> Result<(), E>,
     ) -> Result<(), E> {
         let follows = |a: &Packed, b: &Packed| a < b && (a ^ b) >> 8 == 0;
-        // Each of them would wait for memory that is far.
+        // Without this each of them would wait for memory that is in no cache.
         let goes_ahead = keys.len() >= MANY && self.index.held_bytes() > NEAR_BYTES;
         let mut runs = keys.chunk_by(follows);
         loop {
@@ -114,7 +115,7 @@ impl<'i> Runs<'i> {
         }
     }
 
-    /// Enters what still waits.
+    /// Inserts the remaining keys.
     pub fn finish<E>(
         &mut self,
         guard: &Guard,
@@ -169,7 +170,7 @@ mod tests {
                 unique: true,
                 values: true,
             });
-            // Of few numbers near zero: many runs, of either sign, and keys that are not in order.
+            // Few numbers near zero: many runs, of both signs, and keys that are not in order.
             let most = |at: usize| if at + 1 < types.len() { 1 } else { 300 };
             let mut value = |at: usize| random.uniform(-most(at), most(at));
             let mut rows: Vec<Vec<i64>> = (0..if cfg!(miri) { 60 } else { 3000 })

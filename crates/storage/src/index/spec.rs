@@ -1,8 +1,8 @@
-//! What an index is over: the catalog's view of it.
+//! The definition of an index, as the catalog has it.
 
 use firn_base::{ColumnId, Representation};
 
-/// The id that the catalog knows an index by.
+/// The id of an index in the catalog.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IndexId(pub u32);
 
@@ -11,9 +11,9 @@ pub struct IndexId(pub u32);
 pub struct IndexColumn {
     /// Which column of the table.
     pub column: ColumnId,
-    /// How its values lie.
+    /// How its values are stored.
     pub representation: Representation,
-    /// Whether it may be NULL; only then does the key hold a null marker.
+    /// Whether it may be NULL; only then the key has a NULL marker.
     pub nullable: bool,
     /// Largest first.
     pub descending: bool,
@@ -21,7 +21,7 @@ pub struct IndexColumn {
     pub nulls_first: bool,
 }
 
-/// What an index is over.
+/// The definition of an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IndexSpec {
     /// Its id.
@@ -32,7 +32,7 @@ pub struct IndexSpec {
     pub columns: Vec<IndexColumn>,
     /// Whether two rows that one snapshot sees may not share a key without NULLs.
     pub unique: bool,
-    /// Whether it keeps the keys of all rows. One that does not reads those of rows in compact blocks from the rows. Of no
-    /// account if it is unique.
+    /// Whether it stores the keys of all rows. An index without values reads the keys of rows in compact
+    /// blocks from the rows. Ignored for a unique index.
     pub values: bool,
 }

@@ -1,4 +1,4 @@
-//! The indexes against the reference index, and under several threads.
+//! The indexes compared with the reference index, and with several threads.
 
 use super::*;
 use firn_base::Representation;
@@ -66,7 +66,7 @@ fn sorted_within_keys(mut pairs: Pairs) -> Pairs {
     pairs
 }
 
-/// Runs random operations on an index and the reference and compares every answer.
+/// Runs random operations on an index and the reference and compares every result.
 #[test]
 fn every_index_does_what_the_reference_does() {
     let seed = Random::from_entropy().next_u64();
@@ -108,7 +108,7 @@ fn every_index_does_what_the_reference_does() {
             let row = row(random.next_u64() % 6);
             match random.uniform(0, 9) {
                 0..=2 if unique => {
-                    // Odd rows are alive, so they let nobody in beside them.
+                    // Odd rows are alive, so they conflict with others.
                     let mut answers = [&index, &reference].map(|index| {
                         let mut judged = Vec::new();
                         let claimed = index.claim(&key, row, guard, &mut |other: RowId| {
@@ -119,7 +119,7 @@ fn every_index_does_what_the_reference_does() {
                         (claimed, judged)
                     });
                     for (claimed, judged) in &mut answers {
-                        // Which of several rows stopped the claim is not said.
+                        // Which of several rows stopped the claim is not defined.
                         if claimed.is_err() {
                             judged.clear();
                         }
@@ -192,7 +192,7 @@ fn bounds_that_are_prefixes_mean_every_key_that_begins_so() {
 }
 
 #[test]
-fn keys_that_hold_a_null_are_in_nobodys_way() {
+fn keys_that_contain_a_null_conflict_with_none() {
     let nullable = IndexColumn { nullable: true, ..column(Representation::Int32) };
     let index = Index::new(spec(true, vec![column(Representation::Int32), nullable]));
     let guard = &crate::pin();
@@ -288,14 +288,14 @@ fn a_row_that_is_listed_anew_is_asked_about_again() {
     }
 }
 
-/// Threads fight over a few keys. Each owns its rows and marks a row alive before it claims a key
-/// for it, as storage does; a judge that finds a row alive refuses.
+/// Threads compete for a few keys. Each owns its rows and marks a row alive before it claims a key for it, as
+/// storage does; a judge that finds a row alive refuses.
 fn fight(index: Arc<Index>) {
     const THREADS: u64 = 4;
     const KEYS: u64 = 3;
     const ROWS: u64 = 4;
     const TURNS: u64 = if cfg!(miri) { 50 } else { 20_000 };
-    /// The number of the key that a row holds, plus one; 0 while it is dead.
+    /// The number of the key of a row, plus one; 0 while it is dead.
     struct Arena {
         index: Arc<Index>,
         held: Vec<AtomicU64>,
@@ -332,7 +332,7 @@ fn fight(index: Arc<Index>) {
                         owners.fetch_sub(1, Ordering::SeqCst);
                     }
                     arena.held[mine as usize].store(0, Ordering::SeqCst);
-                    // Some dead rows are left lying for others to judge.
+                    // Some dead rows are left for other threads to judge.
                     if random.uniform(0, 2) > 0 {
                         arena.index.remove(key, row(mine), guard);
                     }
@@ -375,13 +375,13 @@ fn a_unique_key_of_the_reference_has_one_owner_at_a_time() {
     fight(Index::new_reference(spec(true, vec![column(Representation::Int32)])));
 }
 
-/// Scans run while other threads insert and remove around keys that stay.
+/// Scans run while other threads insert and remove around constant keys.
 #[test]
-fn a_scan_sees_every_key_that_stays() {
+fn a_scan_sees_every_constant_key() {
     let index = Index::new(spec(false, vec![column(Representation::Int32)]));
     let guard = &crate::pin();
-    let stays: Vec<u64> = (0..1000u64).filter(|number| number.is_multiple_of(10)).collect();
-    for &number in &stays {
+    let constant: Vec<u64> = (0..1000u64).filter(|number| number.is_multiple_of(10)).collect();
+    for &number in &constant {
         index.insert(&integers(&index, &[number as i32]), row(number), guard);
     }
     let stop = Arc::new(AtomicBool::new(false));
@@ -411,9 +411,9 @@ fn a_scan_sees_every_key_that_stays() {
             found.reverse();
         }
         assert!(found.is_sorted_by(|a, b| a < b));
-        let staying: Vec<u64> =
+        let found: Vec<u64> =
             found.iter().map(|pair| number_of(pair.1)).filter(|number| number.is_multiple_of(10)).collect();
-        assert_eq!(staying, stays);
+        assert_eq!(found, constant);
     }
     stop.store(true, Ordering::Relaxed);
     writers.into_iter().for_each(|writer| writer.join().expect("no assertion failed"));

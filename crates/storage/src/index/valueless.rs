@@ -1,26 +1,27 @@
-//! Value-less indexes (seed 001 §3.5): of the rows of compact blocks nothing is kept but their ids, in the order of
-//! the values that they have. The key of such an entry is read from the row, which never changes.
+//! Indexes without values (value-less): of the rows of compact blocks they keep only the row ids, in the
+//! order of the rows' keys. The key of such an entry is read from the row, which never changes. See Funke,
+//! Kemper and Neumann, "Compacting Transactional Data in Hybrid OLTP&OLAP Databases", VLDB 2012, section 3.5.
 //!
 //! ```text
 //! fresh    key ‖ row id, in a tree       rows that may still change, and those not yet taken
 //! sorted   row ids, in an array          rows of compact blocks, 8 bytes each
 //! ```
 //!
-//! The array is replaced as a whole: now and then the entries of blocks that have become compact are *taken* out of the tree,
-//! and those of rows that are dead, or of blocks about to be given up, *dropped*. A range is read from both at once.
-//! Whoever has begun to read an array goes on with it; so what has been taken stays in the tree, and a block that has been
-//! dropped stays as it is, until nobody reads an array of before:
+//! The array is replaced as a whole. Now and then the entries of blocks that have become compact are *taken*
+//! out of the tree. Entries of dead rows, or of blocks that are about to be freed, are *dropped*. A range is
+//! read from both at once. A reader that has begun to read an array continues with it. So taken entries
+//! remain in the tree, and a dropped block remains as it is, until no reader has a former array:
 //!
 //! ```text
-//! idle ──blocks have become compact, or shall be given up──> settling ──array of before has gone──> idle
-//!        a new array is put in place                          what was taken leaves the tree
+//! idle ──blocks have become compact, or are to be freed──> settling ──former arrays have no reader──> idle
+//!        a new array is put in place                          taken entries are removed from the tree
 //! ```
 //!
-//! In between an entry may be in both, and is given once. Nobody adds an entry of a row of a compact block, so one that
-//! is removed need not be looked for again.
+//! Meanwhile an entry may be in both, and is returned once. No entry is added for a row of a compact block,
+//! so an entry that is removed need not be searched for again.
 //!
-//! A look-up goes through the array by halves, and each row it looks at may be in no cache. So of every [`SAMPLE`]th key
-//! eight bytes are kept: those behind what all keys begin with.
+//! A look-up is a binary search in the array, and each row that it reads may be in no cache. So eight bytes
+//! of every [`SAMPLE`]th key are kept, those behind the common prefix of all keys.
 
 use super::KeyBuffer;
 use super::art::PairTree;
@@ -38,55 +39,55 @@ use std::cmp;
 use std::collections::HashSet;
 use std::ops::Range;
 
-/// Of one key in so many eight bytes are kept.
+/// Eight bytes are kept of one key in this many.
 const SAMPLE: usize = 64;
 
-/// Entries of the tree that are gone through under one guard.
+/// Entries of the tree that are processed under one guard.
 const STRETCH: usize = 4096;
 
-/// A new array is made when there is at least one new block for so many that are in the one there is.
+/// A new array is made when there is at least one new block for this many in the current array.
 const SHARE: usize = 8;
 
-/// So many removals are made up for while others wait.
+/// This many removals are applied while other threads wait.
 const FEW: usize = 64;
 
-/// Rows that are asked to be fetched ahead of the one that is visited.
+/// How many rows ahead of the visited one are prefetched.
 const AHEAD: usize = 8;
 
 const WORD_BITS: usize = u64::BITS as usize;
 
-/// A non-unique index that keeps the keys of rows that may change alone.
+/// A non-unique index that stores the keys only of rows that may change.
 pub(super) struct ValuelessIndex {
     fresh: PairTree,
     sorted: RwLock<Arc<Sorted>>,
     codec: Codec,
     columns: usize,
-    /// Where the rows are, once the index belongs to a table.
+    /// The table of the rows, once the index belongs to one.
     table: OnceLock<Weak<Table>>,
-    /// The right to replace the array.
+    /// The holder may replace the array.
     turn: Mutex<Turn>,
-    /// While a new array is being made.
+    /// Set while a new array is being made.
     noted: Mutex<Option<Noted>>,
 }
 
-/// Entries that have been removed since a new array was begun, and may be in it.
+/// Entries that have been removed since the making of a new array began, and may be in it.
 struct Noted {
-    /// The blocks that it is to have rows of.
+    /// The blocks whose rows it will have.
     blocks: Arc<HashSet<BlockNumber>>,
     removed: Vec<(KeyBuffer, RowId)>,
 }
 
-/// What whoever replaces the array knows.
+/// The state of the replacement of arrays.
 #[derive(Default)]
 struct Turn {
-    /// Arrays of before.
+    /// Former arrays.
     replaced: Vec<Weak<Sorted>>,
-    /// Whether the tree still has entries that have been taken.
+    /// Whether the tree still has taken entries.
     has_taken: bool,
 }
 
 impl Turn {
-    /// Whether nobody reads an array of before.
+    /// Whether no former array has a reader.
     fn is_settled(&mut self) -> bool {
         self.replaced.retain(|array| array.strong_count() > 0);
         self.replaced.is_empty()
@@ -96,15 +97,15 @@ impl Turn {
 /// The rows of compact blocks.
 #[derive(Default)]
 struct Sorted {
-    /// In the order of their keys, and under one key by their ids.
+    /// In the order of their keys, and for one key by their ids.
     rows: Vec<RowId>,
-    /// Which of them have been removed since.
+    /// A bit for each of them that has been removed since.
     gone: Vec<AtomicU64>,
-    /// The blocks that all entries were taken of.
+    /// The blocks from which entries were taken.
     blocks: Arc<HashSet<BlockNumber>>,
-    /// What all keys begin with.
+    /// The common prefix of all keys.
     common: Vec<u8>,
-    /// Of each [`SAMPLE`]th key what comes next.
+    /// The following bytes of each [`SAMPLE`]th key.
     samples: Vec<u64>,
     counted: Option<Counted>,
 }
@@ -134,13 +135,13 @@ impl Sorted {
         self.first_within(from, to, key, row, values)
     }
 
-    /// As [`Sorted::first_from`], of which it is known that it is not before `from` nor after `to`.
+    /// As [`Sorted::first_from`], if it is known to be between `from` and `to`.
     fn first_within(&self, from: usize, to: usize, key: &[u8], row: RowId, values: &mut Values<'_>) -> usize {
         let is_before = |other: &RowId| (values.key(*other), *other) < (key, row);
         from + self.rows[from..to].partition_point(is_before)
     }
 
-    /// As [`Sorted::first_from`], of which it is known that it is not before `from`, and not far behind.
+    /// As [`Sorted::first_from`], if it is known to be at `from` or soon after.
     fn first_after(&self, from: usize, key: &[u8], row: RowId, values: &mut Values<'_>) -> usize {
         let (mut from, mut step) = (from, 1);
         loop {
@@ -155,7 +156,8 @@ impl Sorted {
         }
     }
 
-    /// Where the entry of this key and row is. The row may have another key by now, and an entry for that.
+    /// The position of the entry of this key and row. The row may have another key by now, and an entry for
+    /// that.
     fn position(&self, key: &[u8], row: RowId, values: &mut Values<'_>) -> Option<usize> {
         let may_be_here = self.blocks.contains(&row.block()) && values.key(row) == key;
         let at = may_be_here.then(|| self.first_from(key, row, values))?;
@@ -168,8 +170,8 @@ impl Sorted {
 
     /// Entries of a part that are of these blocks and have not been removed.
     fn still_in(&self, blocks: &HashSet<BlockNumber>, part: Range<usize>) -> impl Iterator<Item = RowId> {
-        let stays = |at: &usize| !self.is_gone(*at) && blocks.contains(&self.rows[*at].block());
-        part.filter(stays).map(|at| self.rows[at])
+        let remains = |at: &usize| !self.is_gone(*at) && blocks.contains(&self.rows[*at].block());
+        part.filter(remains).map(|at| self.rows[at])
     }
 
     fn bytes(&self) -> usize {
@@ -177,7 +179,7 @@ impl Sorted {
     }
 }
 
-/// Eight bytes of a key behind the first `skip`; keys that are in order give words that are.
+/// Eight bytes of a key after the first `skip`; the words of ascending keys ascend.
 fn word(key: &[u8], skip: usize) -> u64 {
     let mut bytes = [0; size_of::<u64>()];
     let rest = &key[skip.min(key.len())..];
@@ -198,8 +200,8 @@ struct Values<'a> {
 impl Values<'_> {
     fn key(&mut self, row: RowId) -> &[u8] {
         self.key.clear();
-        let block = self.table.blocks().get(row.block()).expect("tables keep their blocks");
-        let compact = block.compact().expect("a block stays compact as long as its rows are listed here");
+        let block = self.table.blocks().get(row.block()).expect("a table keeps its blocks");
+        let compact = block.compact().expect("a block with listed rows is compact");
         let slot = row.slot().index();
         let columns = self.index.columns;
         let mut cell = self.scratch.row(columns, |column, keep| compact.column(column).cell(slot, keep));
@@ -226,30 +228,31 @@ impl ValuelessIndex {
         &self.fresh
     }
 
-    /// Says where the rows are.
+    /// Sets the table of the rows.
     pub(super) fn read_values_from(&self, table: Weak<Table>) {
-        // The table that it was first added to.
+        // The first table to which it was added.
         let _known = self.table.set(table);
     }
 
-    /// Bytes that the array takes.
+    /// Bytes of the array.
     pub(super) fn sorted_bytes(&self) -> usize {
         self.sorted.read().counted.as_ref().map_or(0, Counted::bytes)
     }
 
-    /// The array now. What has been taken into one that comes after it stays in the tree as long as this is held.
+    /// The current array. While it is held, entries that a later array has taken remain in the tree.
     fn sorted(&self) -> Arc<Sorted> {
         self.sorted.read().clone()
     }
 
-    /// What reads the keys of rows; nothing if the table has gone.
+    /// A reader of the keys of rows; `None` if the table was dropped.
     fn values<'a>(&'a self, guard: &'a Guard) -> Option<Values<'a>> {
         let table = self.table.get()?.upgrade()?;
         Some(Values { table, index: self, guard, scratch: Scratch::default(), key: KeyBuffer::new() })
     }
 
-    /// Takes what blocks have that have become compact, if there is any such thing to do; whether there was. To be called now
-    /// and then, by one at a time. Takes a while, and ends early when it may not `go_on`.
+    /// Takes the entries of blocks that have become compact, if there are any. Returns whether there was
+    /// anything to do. To be called regularly, by one thread at a time. It takes long, and ends early when
+    /// `go_on` returns false.
     pub(super) fn tend(&self, go_on: &dyn Fn() -> bool) -> bool {
         let mut turn = self.turn.lock();
         if !turn.is_settled() {
@@ -269,8 +272,8 @@ impl ValuelessIndex {
             && self.take(&mut turn, &before, Arc::new(blocks), go_on)
     }
 
-    /// Whether nothing is read of these blocks for the index, nor will be. If something may be, sees to it that soon it is not.
-    /// The blocks are compact, and none of their rows is left.
+    /// Whether nothing is read of these blocks for the index any more. If something may be, arranges that it
+    /// soon is not. The blocks are compact, and none of their rows is left.
     pub(super) fn has_dropped(&self, blocks: &[BlockNumber]) -> bool {
         let mut turn = self.turn.lock();
         let before = self.sorted();
@@ -285,7 +288,7 @@ impl ValuelessIndex {
         turn.is_settled()
     }
 
-    /// Those that there may still be rows in; nothing if the table has gone.
+    /// The compact blocks that may have rows; `None` if the table was dropped.
     fn compact_blocks(&self) -> Option<HashSet<BlockNumber>> {
         let table = self.table.get()?.upgrade()?;
         let _guard = crate::pin();
@@ -293,13 +296,13 @@ impl ValuelessIndex {
         Some(table.blocks().iter().filter(is_compact).map(|block| block.number).collect())
     }
 
-    /// Notes from now on what is removed.
+    /// Begins to note removals.
     fn note(&self, blocks: &Arc<HashSet<BlockNumber>>) {
         *self.noted.lock() = Some(Noted { blocks: blocks.clone(), removed: Vec::new() });
     }
 
-    /// Calls `each` with all entries of the tree in order, a stretch under one guard, and with what reads keys, twice. False if
-    /// it has not come to the end.
+    /// Calls `each` with all entries of the tree in order, [`STRETCH`] of them under one guard, and with two
+    /// readers of keys. Returns false if it ended early.
     fn each_fresh(
         &self,
         go_on: &dyn Fn() -> bool,
@@ -319,7 +322,7 @@ impl ValuelessIndex {
                 if left == 0 {
                     from.clear();
                     from.extend_from_slice(pair);
-                    // The first that comes after it.
+                    // The next possible entry.
                     from.push(0);
                 }
                 left > 0
@@ -333,7 +336,7 @@ impl ValuelessIndex {
         }
     }
 
-    /// Puts an array in place of what these blocks have.
+    /// Makes an array with the entries of these blocks.
     fn take(
         &self,
         turn: &mut Turn,
@@ -346,7 +349,7 @@ impl ValuelessIndex {
         let mut next = 0;
         let mut has_taken = false;
         let through = self.each_fresh(go_on, |[values, other], key, row| {
-            // What is about to be removed need not be what the row has.
+            // An entry that is about to be removed may not have the row's key.
             if blocks.contains(&row.block()) && values.key(row) == key {
                 let to = before.first_after(next, key, row, other);
                 rows.extend(before.still_in(&blocks, next..to));
@@ -367,9 +370,9 @@ impl ValuelessIndex {
         true
     }
 
-    /// Puts another array in place, without what has been removed since its making was begun.
+    /// Replaces the array, without the entries that have been removed since the making of the new one began.
     fn replace(&self, turn: &mut Turn, rows: Vec<RowId>, blocks: Arc<HashSet<BlockNumber>>) {
-        // Nobody looks for rows of a table that has gone.
+        // No reader looks for rows of a dropped table.
         let sorted = Arc::new(self.make(rows, blocks).unwrap_or_default());
         let mut noted = self.noted.lock();
         loop {
@@ -394,7 +397,7 @@ impl ValuelessIndex {
         turn.replaced.push(Arc::downgrade(&before));
     }
 
-    /// An array of rows that were not gone when they were listed; nothing if the table has gone.
+    /// An array of rows that existed when they were listed; `None` if the table was dropped.
     fn make(&self, rows: Vec<RowId>, blocks: Arc<HashSet<BlockNumber>>) -> Option<Sorted> {
         let mut common = Vec::new();
         if let (Some(first), Some(last)) = (rows.first(), rows.last()) {
@@ -417,7 +420,7 @@ impl ValuelessIndex {
         Some(sorted)
     }
 
-    /// Takes what has been taken out of the tree; false if there is some left.
+    /// Removes the taken entries from the tree. Returns false if some are left.
     fn forget_taken(&self, go_on: &dyn Fn() -> bool) -> bool {
         let sorted = self.sorted();
         self.each_fresh(go_on, |[values, _], key, row| {
@@ -493,15 +496,15 @@ impl OrderedIndex for ValuelessIndex {
 
     fn remove(&self, key: &[u8], row: RowId, guard: &Guard, mut dead: impl FnMut() -> bool) {
         self.fresh.remove(key, row, guard, &mut dead);
-        // In this order: whoever finds no array on its way, but the one that was, finds that in place. An array that is
-        // begun only now does not get what has just left the tree.
+        // In this order: if no new array is being made, the former one is found in place. An array whose
+        // making begins only now does not get the entry, which has left the tree.
         let is_on_its_way =
             self.noted.lock().as_ref().is_some_and(|noted| noted.blocks.contains(&row.block()));
         let position = || self.sorted().position(key, row, &mut self.values(guard)?);
         if !(is_on_its_way || position().is_some()) || !dead() {
             return;
         }
-        // Under the lock no array takes the place of the one there is.
+        // Under the lock the current array is not replaced.
         let mut noted = self.noted.lock();
         if let Some(at) = position() {
             self.sorted().remove(at);
@@ -524,24 +527,24 @@ impl OrderedIndex for ValuelessIndex {
         let Some(mut listed) = self.listed(&sorted, span, reverse, guard) else {
             return self.fresh.range(span, reverse, guard, ahead, visit);
         };
-        let mut goes_on = true;
+        let mut continues = true;
         self.fresh.range(span, reverse, guard, &mut |_| {}, &mut |key, row| {
             while let Some(next) = listed.next(ahead) {
                 let order = if reverse { (key, row).cmp(&next) } else { next.cmp(&(key, row)) };
                 if order == cmp::Ordering::Greater {
                     break;
                 }
-                goes_on = order == cmp::Ordering::Equal || visit(next.0, next.1);
+                continues = order == cmp::Ordering::Equal || visit(next.0, next.1);
                 listed.skip();
-                if !goes_on {
+                if !continues {
                     return false;
                 }
             }
-            goes_on = visit(key, row);
-            goes_on
+            continues = visit(key, row);
+            continues
         });
-        while goes_on && let Some((key, row)) = listed.next(ahead) {
-            goes_on = visit(key, row);
+        while continues && let Some((key, row)) = listed.next(ahead) {
+            continues = visit(key, row);
             listed.skip();
         }
     }
@@ -566,12 +569,12 @@ impl OrderedIndex for ValuelessIndex {
         let mut last: Option<(KeyBuffer, RowId)> = None;
         for (at, row) in sorted.rows.iter().enumerate() {
             let key = KeyBuffer::from_slice(values.key(*row));
-            assert!(key.starts_with(&sorted.common), "{row:?} has another beginning");
+            assert!(key.starts_with(&sorted.common), "{row:?} has another prefix");
             if at % SAMPLE == 0 {
                 assert_eq!(sorted.samples[at / SAMPLE], word(&key, sorted.common.len()), "{row:?}");
             }
             if let Some((last_key, last_row)) = &last {
-                assert!((&last_key[..], last_row) < (&key[..], row), "{row:?} stands after {last_row:?}");
+                assert!((&last_key[..], last_row) < (&key[..], row), "{row:?} is after {last_row:?}");
             }
             last = Some((key, *row));
         }

@@ -1,25 +1,32 @@
-//! Waiting keys: those of rows that lie in their blocks already and wait for each other, to enter their indexes together.
+//! Waiting keys: keys of rows that are in their blocks already. They are collected, to be inserted into their
+//! indexes together.
 //!
-//! A key that comes by itself to a large index waits for the memory of every node on its way, and the next one, which lies elsewhere,
-//! for others: 90 ns a key for dense numbers, up to 400 for sparse ones. A load whose keys are in no order therefore puts them here,
-//! and so does whoever makes a new index of rows ([`super::Load`]).
-//! When many have come they are parted by their first bits that differ, and the parts, which share no node but those at the top of the
-//! tree, are sorted and entered by several threads; so each part lies in a cache, and each node is visited once for all keys that come
-//! into it ([`super::radix`]'s batches). Seed 000 §3.3.6 makes an index of each chunk of a file and merges these; that makes nodes
-//! which a merge throws away, so here keys are merged into the one tree.
+//! The insertion of a single key into a large index waits for the memory of every node on its path. The next
+//! key waits for other nodes: 90 ns a key for dense numbers, up to 400 ns for sparse ones. A load whose keys
+//! are in no order therefore collects them here, and so does the building of a new index ([`super::Load`]).
+//! When there are many, they are partitioned by their first bits that differ. The parts share no node but
+//! those at the top of the tree. Several threads sort and insert them. So each part fits into a cache, and
+//! each node is visited once for all of its keys (the batches of [`super::radix`]).
+//!
+//! Mühlbauer builds an index of each chunk of a file and merges these ("On Scalable and Flexible Transaction
+//! and Query Processing in Main-Memory Database Systems", TU München 2016, section 3.3.6). A merge discards
+//! nodes that were built before, so here keys are merged into the one tree.
 //!
 //! ```text
 //! number    key: up to 12 bytes ‖ place: 4                 unique, plain
 //! pair      key: up to 8 bytes ‖ row id: 8                 not unique, plain
 //! string    8 bytes from the first that differs on, where the key begins, its length, place          all others
 //!
-//! place     number of the block among those of the rows that wait: 12 bits ‖ slot: 20 bits
+//! place     number of the block among those of the waiting rows: 12 bits ‖ slot: 20 bits
 //! ```
-//! Places ascend as rows have come, in a block and, but for blocks that several fill at the same time, beyond.
+//! Places have the order in which the rows were inserted, within a block and, except for blocks that several
+//! threads fill at the same time, beyond.
 //!
-//! That keys wait here is safe for others: who claims the same key meanwhile finds nobody, and has it; and it is the waiting key that
-//! finds a row in its way. What is rolled back is forgotten here ([`WaitingKeys::truncate`]), since a key that entered afterwards would
-//! be removed by nobody. Whoever reads by an index, or ends the transaction, has them entered before.
+//! Waiting keys do not affect the correctness of other transactions. A transaction that claims the same key
+//! meanwhile finds no other row, and gets it; the waiting key then finds a row in its way. Keys of rows that
+//! are rolled back are removed here ([`WaitingKeys::truncate`]), since nothing would remove a key that was
+//! inserted afterwards. They are inserted before the index is read by their transaction, or the transaction
+//! ends.
 
 use super::ordered::ROW_ID_BYTES;
 use super::posting::{SUFFIXED, single};
@@ -32,30 +39,30 @@ use firn_base::{BlockNumber, RowId, Slot, thread};
 use smallvec::SmallVec;
 use std::cmp::Ordering as Compared;
 
-/// Keys that wait take so many bytes, and as many once more while they are parted.
+/// Waiting keys take up to this many bytes, and as many once more while they are partitioned.
 const MOST_BYTES: usize = if cfg!(debug_assertions) { 64 << 10 } else { 4 << 20 };
 
-/// The budget is told in lots of so many bytes.
+/// The budget is updated in multiples of this.
 const LOT: usize = 1 << 20;
 
 const SLOT_BITS: u32 = 20;
 const MOST_BLOCKS: usize = 1 << (32 - SLOT_BITS);
 const PLACE_BITS: u32 = 32;
-/// A number with its place fits [`Packed`].
+/// A number of this size fits into [`Packed`] with its place.
 const NUMBER_BYTES: usize = size_of::<Packed>() - 4;
-/// A pair does.
+/// So does a pair.
 const PAIR_BYTES: usize = size_of::<Packed>() - ROW_ID_BYTES;
 
-/// Fewer are sorted and entered by one thread.
+/// Fewer are sorted and inserted by one thread.
 const PART: usize = if cfg!(debug_assertions) { 100 } else { 16 << 10 };
 
-/// So many sorted keys go down the tree together.
+/// This many sorted keys descend the tree together.
 const TOGETHER: usize = 4096;
 
-/// Longer keys go by themselves: together they would go down by as many calls in calls as they have bytes.
+/// Longer keys are inserted one by one: together they would need recursion as deep as their number of bytes.
 const LONGEST_TOGETHER: usize = 128;
 
-/// Keys of rows of one table that wait.
+/// Waiting keys of rows of one table.
 pub struct WaitingKeys {
     indexes: Vec<(Arc<Index>, Waiting)>,
     /// The blocks of their rows.
@@ -64,21 +71,21 @@ pub struct WaitingKeys {
     counted: Option<Counted>,
 }
 
-/// How many keys wait.
+/// A number of waiting keys, by index.
 #[derive(Clone)]
 pub struct WaitingMark(SmallVec<[(usize, usize); 4]>);
 
 enum Waiting {
-    /// With the bytes of a key.
+    /// With the number of bytes of a key.
     Numbers(Items<Packed>, usize),
     Pairs(Items<Packed>, usize),
     Strings(Strings),
 }
 
-/// Keys of one kind. Memory is kept for those that come later.
+/// Keys of one kind. The memory is kept for later ones.
 struct Items<T> {
     waiting: Vec<T>,
-    /// Where they are parted.
+    /// The target of partitioning.
     spare: Vec<T>,
 }
 
@@ -93,8 +100,8 @@ impl<T> Items<T> {
     }
 }
 
-/// Makes room for so many more. Where there are many, for as many as ever wait, so that what has been grown out of does not lie about;
-/// memory that is not touched is none.
+/// Reserves room for `more` keys. If there are many, reserves room for the largest number at once, so that no
+/// outgrown memory is left behind; memory that is not touched is not allocated.
 fn reserve<T>(waiting: &mut Vec<T>, more: usize) {
     const FEW_BYTES: usize = 64 << 10;
     if waiting.len() + more > waiting.capacity() && size_of_val(&waiting[..]) > FEW_BYTES {
@@ -102,12 +109,12 @@ fn reserve<T>(waiting: &mut Vec<T>, more: usize) {
     }
 }
 
-/// A key that is no number. Where it is to end with the row id, it does.
+/// A key that is not a number, perhaps followed by the row id.
 #[derive(Clone, Copy)]
 struct Text {
-    /// The first bytes that not all have in common; when it is sorted.
+    /// The first bytes that are not common to all, while it is sorted.
     word: u64,
-    /// Where it begins; and the lowest bit, whether the row id is its end.
+    /// Where it begins; and in the lowest bit, whether it ends with the row id.
     start: u64,
     length: u32,
     place: u32,
@@ -127,13 +134,13 @@ impl Text {
     }
 }
 
-/// A row whose key could not enter, and why.
+/// A row whose key was refused, and the error.
 pub(crate) struct Refused<E> {
     pub row: RowId,
     pub error: E,
 }
 
-/// How a key enters by itself.
+/// Inserts a single key.
 pub(crate) type Enter<'e, E> = &'e (dyn Fn(&Index, &[u8], RowId, &Guard) -> Result<(), E> + Sync);
 
 impl WaitingKeys {
@@ -141,12 +148,12 @@ impl WaitingKeys {
         WaitingKeys { indexes: Vec::new(), blocks: Vec::new(), budget: budget.clone(), counted: None }
     }
 
-    /// Whether none waits.
+    /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Whether none waits for an index.
+    /// Whether there is none for an index.
     pub(crate) fn has_none_of(&self, index: &Arc<Index>) -> bool {
         let waiting = self.indexes.iter().find(|(known, _)| Arc::ptr_eq(known, index));
         waiting.is_none_or(|(_, waiting)| match waiting {
@@ -155,7 +162,7 @@ impl WaitingKeys {
         })
     }
 
-    /// Whether so many wait that they had better enter.
+    /// Whether there are so many that they should be inserted now.
     pub fn is_due(&self) -> bool {
         self.bytes() >= MOST_BYTES || self.blocks.len() >= MOST_BLOCKS / 2
     }
@@ -168,7 +175,7 @@ impl WaitingKeys {
         self.indexes.iter().map(|(_, waiting)| bytes(waiting)).sum()
     }
 
-    /// How many wait now.
+    /// The current number.
     pub fn mark(&self) -> WaitingMark {
         let length = |(_, waiting): &(Arc<Index>, Waiting)| match waiting {
             Waiting::Numbers(items, _) | Waiting::Pairs(items, _) => (items.waiting.len(), 0),
@@ -177,7 +184,7 @@ impl WaitingKeys {
         WaitingMark(self.indexes.iter().map(length).collect())
     }
 
-    /// Forgets those that came since.
+    /// Removes those that were added since.
     pub fn truncate(&mut self, mark: &WaitingMark) {
         for (at, (_, waiting)) in self.indexes.iter_mut().enumerate() {
             let (keys, bytes) = mark.0.get(at).copied().unwrap_or_default();
@@ -191,7 +198,7 @@ impl WaitingKeys {
         }
     }
 
-    /// The place of a row; nothing if those that wait are of too many blocks.
+    /// The place of a row; `None` if the waiting keys are of too many blocks.
     fn place(&mut self, row: RowId) -> Option<u32> {
         let block = match self.blocks.iter().rposition(|block| *block == row.block()) {
             Some(known) => known,
@@ -223,8 +230,9 @@ impl WaitingKeys {
         &mut self.indexes[at].1
     }
 
-    /// Takes the keys that so many rows, in slots that follow each other from that of `first` on, have in an index: as numbers if they
-    /// are, else as they are asked for. False if nothing is taken, and they must enter at once: there is no place for rows of one block more.
+    /// Adds the keys of `rows` rows, in consecutive slots from that of `first` on, for an index: as numbers
+    /// if they are numbers, otherwise from `encode`. Returns false without an effect if they must be inserted
+    /// at once, since there is no place for rows of one more block.
     pub(crate) fn take(
         &mut self,
         index: &Arc<Index>,
@@ -275,18 +283,19 @@ impl WaitingKeys {
         }
         let bytes = 2 * self.bytes();
         if self.counted.as_ref().is_none_or(|counted| counted.bytes() < bytes) {
-            // First, that nobody sees less than there is.
+            // First, so that the count is never too low.
             let counted = Counted::new(Held::Unfinished, bytes.next_multiple_of(LOT), &self.budget);
             self.counted = Some(counted);
         }
         true
     }
 
-    /// Enters all that wait, on up to so many threads; a key that has others in its way by `enter`. If some are refused, the first of them
-    /// as they came is told. All wait still, in another order, to be cleared or to enter once more.
+    /// Inserts all waiting keys, on up to `threads` threads; a key with a possible conflict by `enter`. If
+    /// some are refused, returns the first one in the order of insertion. All remain in the list, in another
+    /// order, to be cleared or inserted once more.
     pub(crate) fn enter<E: Send>(&mut self, threads: usize, enter: Enter<'_, E>) -> Result<(), Refused<E>> {
         let refused = Refusals { first: AtomicU64::new(u64::MAX), error: Mutex::new(None) };
-        // Of a row whose keys are taken in several, the oldest one is told.
+        // If several keys of a row are refused, the error of the oldest index is returned.
         self.indexes.sort_by_key(|(index, _)| index.spec().id);
         let blocks = &self.blocks[..];
         for (index, waiting) in &mut self.indexes {
@@ -309,7 +318,7 @@ impl WaitingKeys {
         }
     }
 
-    /// Those that wait have entered, or are given up.
+    /// Removes all, since they were inserted or are not needed.
     pub fn clear(&mut self) {
         self.truncate(&WaitingMark(SmallVec::new()));
         self.blocks.clear();
@@ -321,15 +330,15 @@ fn row_at(blocks: &[BlockNumber], place: u32) -> RowId {
     RowId::new(block, Slot(place & ((1 << SLOT_BITS) - 1)))
 }
 
-/// The first key that was refused.
+/// The first refused key.
 struct Refusals<E> {
-    /// Its place; none, if it is higher than any.
+    /// Its place; higher than any if there is none.
     first: AtomicU64,
     error: Mutex<Option<(u32, E)>>,
 }
 
 impl<E> Refusals<E> {
-    /// Whether a key in this place is of no account any more.
+    /// Whether a key in this place does not matter any more.
     fn is_behind(&self, place: u32) -> bool {
         u64::from(place) > self.first.load(Ordering::Relaxed)
     }
@@ -344,33 +353,33 @@ impl<E> Refusals<E> {
     }
 }
 
-/// Keys of one kind.
+/// The operations on keys of one kind.
 trait Keys: Sync {
-    /// A key that waits.
+    /// A waiting key.
     type Item: Copy + Send + Sync;
 
-    /// A word in whose order keys are, of which the first bits are left out; of equal ones nothing is known.
+    /// A word whose order is that of the keys, without its first `without` bits; equal words decide nothing.
     fn head(&self, item: &Self::Item, without: u32) -> u64;
-    /// How many of its first bits are the same for all of some keys; `None` if all are.
+    /// The number of first bits that some keys have in common; `None` if all are.
     fn common(&self, items: &[Self::Item]) -> Option<u32>;
-    /// As [`Keys::common`] of words behind those, for keys whose words are all the same: from now on they are compared among
-    /// themselves.
+    /// As [`Keys::common`] for the words after those, for keys whose words are all the same: from now on they
+    /// are compared only among themselves.
     fn look_on(&self, _items: &mut [Self::Item]) -> Option<u32> {
         None
     }
-    /// In the order of keys and, of the same key, of places.
+    /// The order of keys and, for equal keys, of places.
     fn compare(&self, a: &Self::Item, b: &Self::Item) -> Compared;
     /// Whether two keys are the same.
     fn is_same(&self, a: &Self::Item, b: &Self::Item) -> bool;
-    /// Enters different keys that ascend into a tree, but for those that are left.
+    /// Inserts different ascending keys into a tree, except those that are left.
     fn enter(&self, tree: &Tree, items: &[Self::Item], guard: &Guard) -> Left;
     /// The key, without its row, and the row.
     fn whole(&self, item: &Self::Item, key: &mut KeyBuffer) -> RowId;
-    /// Of a key that may be refused.
+    /// The place of a key that may be refused.
     fn place(&self, item: &Self::Item) -> u32;
 }
 
-/// Numbers and pairs: of the first the lowest bits are a place, of the others a row.
+/// Numbers and pairs: the lowest bits of a number are its place, those of a pair its row.
 struct OfNumbers<'l> {
     /// Bytes of a key.
     width: usize,
@@ -393,7 +402,7 @@ impl Keys for OfNumbers<'_> {
 
     #[inline(always)]
     fn head(&self, item: &Packed, without: u32) -> u64 {
-        // Keys that are the same are not told apart.
+        // Equal keys are in one part.
         let key = if self.pairs { *item } else { item >> PLACE_BITS << PLACE_BITS };
         (key << without >> u64::BITS) as u64
     }
@@ -440,12 +449,12 @@ impl Keys for OfNumbers<'_> {
 struct OfStrings<'l> {
     bytes: &'l [u8],
     blocks: &'l [BlockNumber],
-    /// Whether the value of a key that ends with its row is that, rather than that it does.
+    /// Whether the value of a key that ends with its row is the row, and not the mark of that.
     pairs: bool,
 }
 
 impl OfStrings<'_> {
-    /// Notes of each key the first word that they do not all have in common.
+    /// Stores for each key the first word that they do not all have in common.
     fn set_words(&self, waiting: &mut [Text]) {
         let Some(first) = waiting.first() else { return };
         let first = first.key(self.bytes);
@@ -458,7 +467,7 @@ impl OfStrings<'_> {
     }
 }
 
-/// Eight bytes of a key, the first one highest; zeros behind its end.
+/// Eight bytes of a key, the first one highest, padded with zeros.
 #[inline]
 fn word_of(key: &[u8], from: usize) -> u64 {
     let Some(rest) = key.get(from..) else { return 0 };
@@ -518,7 +527,7 @@ impl Keys for OfStrings<'_> {
     }
 }
 
-/// Strings that are sorted.
+/// Sorted strings.
 struct AscendingTexts<'l, 's> {
     of: &'l OfStrings<'s>,
     items: &'l [Text],
@@ -577,7 +586,7 @@ struct All<'l, E> {
 }
 
 impl<E: Send> All<'_, E> {
-    /// Sorts and enters keys, on up to so many threads.
+    /// Sorts and inserts keys, on up to `threads` threads.
     fn enter<K: Keys>(&self, threads: usize, keys: &K, items: &mut Items<K::Item>) {
         let Items { waiting, spare } = items;
         let work = |items: &mut [K::Item]| {
@@ -591,10 +600,10 @@ impl<E: Send> All<'_, E> {
             let most = waiting.len().div_ceil(threads.max(1)).max(PART);
             let (mut rest, mut parts) = (&waiting[..], Vec::new());
             while !rest.is_empty() {
-                // Those of one key stay together: of them the later one is refused.
+                // Equal keys are in one part: the later one is refused.
                 let differ = |at: &usize| !keys.is_same(&rest[at - 1], &rest[*at]);
                 let end = (most..rest.len()).find(differ).unwrap_or(rest.len());
-                parts.push(rest.split_off(..end).expect("it is no longer"));
+                parts.push(rest.split_off(..end).expect("the part is not longer"));
             }
             return for_each(threads, parts, |part| self.enter_sorted(keys, part));
         }
@@ -610,7 +619,7 @@ impl<E: Send> All<'_, E> {
         for_each(threads, parts, work);
     }
 
-    /// Enters keys that ascend, of which some may be the same.
+    /// Inserts ascending keys, some of which may be equal.
     fn enter_sorted<K: Keys>(&self, keys: &K, items: &[K::Item]) {
         for some in items.chunks(TOGETHER) {
             let guard = &pin();
@@ -636,7 +645,7 @@ impl<E: Send> All<'_, E> {
         }
     }
 
-    /// Enters keys by themselves, after the ways to some have been gone together.
+    /// Inserts keys one by one, after the paths to several of them have been descended together.
     fn enter_singly<K: Keys>(&self, keys: &K, items: &[&K::Item], guard: &Guard) {
         for some in items.chunks(AT_ONCE) {
             let mut buffers = [const { KeyBuffer::new() }; AT_ONCE];
@@ -657,20 +666,21 @@ impl<E: Send> All<'_, E> {
     }
 }
 
-/// Works on all parts.
+/// Processes all parts.
 fn for_each<T: Send>(threads: usize, parts: Vec<T>, work: impl Fn(T) + Sync) {
     let parts: Vec<Mutex<Option<T>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
     let all = thread::for_each("firn-keys", threads, &parts, |part| {
-        work(part.lock().take().expect("each is taken once"));
+        work(part.lock().take().expect("each part is taken once"));
         Ok(())
     });
     all.expect("nothing fails");
 }
 
-/// Puts keys into `parted`, which is as long, such that those of a part come before those of the next; how long the parts are.
+/// Moves keys to `parted`, which has the same length, such that those of a part sort before those of the next
+/// one. Returns the lengths of the parts.
 fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item], depth: usize) -> Vec<usize> {
     const BITS: u32 = 8;
-    // More often are numbers never parted, and hardly ever strings.
+    // Numbers are never partitioned more often, and strings hardly ever.
     const DEEPEST: usize = 16;
     let common = if depth < DEEPEST { keys.common(items).or_else(|| keys.look_on(items)) } else { None };
     let Some(common) = common else {
@@ -690,7 +700,8 @@ fn part<K: Keys>(keys: &K, items: &mut [K::Item], parted: &mut [K::Item], depth:
         parted[*place] = *item;
         *place += 1;
     }
-    // What is too much for one thread is parted again, as where a few keys are far from all others.
+    // A part that is too large for one thread is partitioned again, for example if a few keys are far from
+    // all others.
     let (mut lengths_of_all, mut start) = (Vec::new(), 0);
     let all = items.len();
     for length in lengths {
@@ -746,7 +757,7 @@ mod tests {
     /// Rows of some blocks, each with its cells.
     struct Rows {
         types: Vec<(Representation, bool)>,
-        /// A stretch: its first row, and values.
+        /// An interval: its first row, and the values.
         stretches: Vec<(RowId, Vec<Vec<Value>>)>,
     }
 
@@ -758,7 +769,7 @@ mod tests {
                 let length = left.min(random.uniform(1, 300) as usize);
                 left -= length;
                 let mut value = |nullable: bool| -> Value {
-                    // Few far from all others, and of strings beginnings that many share.
+                    // A few far from all others; for strings, prefixes that many share.
                     let number = match random.uniform(0, 50) {
                         0 => random.next_u64() as i64,
                         _ => random.uniform(-spread, spread),
@@ -802,7 +813,7 @@ mod tests {
             key
         }
 
-        /// Has all wait.
+        /// Adds all of them to the waiting keys.
         fn wait(&self, index: &Arc<Index>, keys: &mut WaitingKeys) {
             for (first, rows) in &self.stretches {
                 let packed = index
@@ -814,7 +825,7 @@ mod tests {
         }
     }
 
-    /// The first duplicate as a file is read: the row that wants a key, and the one that has it.
+    /// The first duplicate in the order of a file: the row that requires a key, and the one that has it.
     type Duplicate = (RowId, RowId);
 
     fn enter(index: &Index, key: &[u8], row: RowId, guard: &Guard) -> Result<(), Duplicate> {
@@ -846,8 +857,8 @@ mod tests {
         &[(Representation::Int16, false), (Representation::Text, false)],
     ];
 
-    /// Waiting keys against keys that enter one by one, in indexes of all kinds, empty ones and others, with keys that are there twice
-    /// and without. What an index holds then, and which duplicate is told, is the same.
+    /// Compares waiting keys with keys that are inserted one by one, in indexes of all kinds, empty ones and
+    /// others, with and without duplicates. The resulting index and the reported duplicate are the same.
     #[test]
     fn waiting_keys_are_as_those_that_enter_one_by_one() {
         let seed = Random::from_entropy().next_u64();
@@ -880,7 +891,7 @@ mod tests {
             });
             rows.wait(&waiting_index, &mut keys);
             let mark = keys.mark();
-            // What is taken back is forgotten.
+            // Keys that are rolled back are removed.
             Rows::some(types, 50, spread, random).wait(&waiting_index, &mut keys);
             keys.truncate(&mark);
             let threads = random.uniform(1, 3) as usize;
@@ -897,7 +908,7 @@ mod tests {
                 continue;
             }
             assert_eq!(entries(&waiting_index), entries(&index), "seed {seed} round {round}");
-            // Once more, as after a new snapshot: they do not mind.
+            // Once more, as after a new snapshot: it has no effect.
             assert!(keys.enter(threads, &enter).is_ok());
             assert_eq!(entries(&waiting_index), entries(&index), "seed {seed} round {round}");
             entered += 1;
@@ -905,8 +916,8 @@ mod tests {
         assert!(cfg!(miri) || refused > 0 && entered > 0);
     }
 
-    /// An index that is made of rows against one that they enter one by one, with stretches of keys that ascend and others, and with
-    /// keys that are there twice and without.
+    /// Compares an index built from rows with one into which they are inserted one by one, with ascending
+    /// ranges of keys and others, with and without duplicates.
     #[test]
     fn a_new_index_holds_what_enters_one_by_one() {
         let seed = Random::from_entropy().next_u64();
@@ -949,7 +960,7 @@ mod tests {
         assert!(cfg!(miri) || refused > 0 && made > 0);
     }
 
-    /// Several threads enter keys while others claim and remove keys among them.
+    /// Several threads insert keys while others claim and remove keys among them.
     #[test]
     fn waiting_keys_enter_beside_others() {
         let types = &[(Representation::Int64, false)];
@@ -962,7 +973,7 @@ mod tests {
                 key
             };
             let mut keys = WaitingKeys::new(&Arc::default());
-            // Even numbers wait, in an order that is none.
+            // Even numbers wait, in no order.
             for turn in 0..count {
                 let number = turn * 7_919 % count * 2;
                 let row = RowId::new(BlockNumber(number as u64 / 1_000), Slot(number as u32 % 1_000));
@@ -994,7 +1005,7 @@ mod tests {
         }
     }
 
-    /// Rows of more blocks than there are places for enter at once; what waits already stays.
+    /// Rows of more blocks than there are places for are inserted at once; keys that wait already remain.
     #[test]
     #[cfg_attr(miri, ignore = "takes rows of thousands of blocks")]
     fn there_are_places_for_rows_of_so_many_blocks() {

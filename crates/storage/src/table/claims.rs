@@ -1,4 +1,5 @@
-//! Who has a key: in what lies in place, in what is committed, in a snapshot, and in what others may still go back to.
+//! Which rows have a key: in place, in the committed state, in a snapshot, and in versions to which a
+//! transaction may return.
 
 use super::keys::{key_columns, key_in_place, key_of};
 use super::{Table, changes};
@@ -10,9 +11,10 @@ use crate::{Guard, Index};
 use firn_base::{Error, Result, RowId, Slot, Snapshot, SqlState, Time, visible};
 
 impl Table {
-    /// Whether `other`, found under `key` of a unique index, stands in the way of a new row with
-    /// that key (seed 000 §2.2.5): in the own snapshot, in the newest committed version, or in what
-    /// somebody has not committed yet, be it one of the versions that he may still go back to.
+    /// Whether `other`, found under `key` of a unique index, conflicts with a new row with that key. The key
+    /// may be in the own snapshot, in the newest committed version, or in uncommitted versions, including
+    /// those to which a rollback may return. See Mühlbauer, "On Scalable and Flexible Transaction and Query
+    /// Processing in Main-Memory Database Systems", TU München 2016, section 2.2.5.
     #[cold]
     pub(super) fn judge(
         &self,
@@ -23,7 +25,7 @@ impl Table {
         guard: &Guard,
     ) -> Result<Verdict> {
         let committed = Snapshot { read_time: Time::LATEST, owner: snapshot.owner };
-        // In this order: who has not committed at the first look may have at the second.
+        // In this order: a transaction that has not committed at the first check may have at the second.
         let in_pending = self.is_pending_under(index, key, other, snapshot, guard);
         let in_newest = self.has_key(index, key, other, committed, guard);
         let in_own = self.has_key(index, key, other, snapshot, guard);
@@ -42,14 +44,16 @@ impl Table {
         Ok(Verdict::Dead)
     }
 
-    /// That a row is in the way, and of the transaction that is changing it just now, if one is.
+    /// The error of a conflict with a row; it names the transaction that is changing the row, if there is
+    /// one.
     #[cold]
     pub fn conflict(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Error {
         self.conflict_over(self.block(row).newest(row.slot(), guard), snapshot, RowLock::Update, guard)
     }
 
-    /// The conflict of `lock` with the row whose newest record is `head`. It names nobody to wait for if,
-    /// below what is not committed, there is a change that the snapshot does not see: that stays a conflict.
+    /// The error of a conflict of `lock` with the row whose newest record is `head`. It names no transaction
+    /// to wait for if there is, below the uncommitted changes, a change that the snapshot does not see: that
+    /// conflict is permanent.
     #[cold]
     pub(super) fn conflict_over(
         &self,
@@ -95,7 +99,8 @@ impl Table {
             && key_of(block, index, &raw).as_slice() == key
     }
 
-    /// Whether `snapshot` sees a row under the key that it has by what is committed by now, and by the snapshot's own changes.
+    /// Whether `snapshot` sees a row with the key that the row has in the committed state and the snapshot's
+    /// own changes.
     pub fn is_seen_under_newest_key(
         &self,
         index: &Index,
@@ -110,18 +115,19 @@ impl Table {
             && self.has_key(index, &key_of(block, index, &raw), row, snapshot, guard)
     }
 
-    /// Whether what lies in place, committed or not, is a row with `key`.
+    /// Whether the row in place, committed or not, has `key`.
     fn has_key_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         let block = self.block(row);
         let slot = row.slot();
-        // The lock keeps the keys of a row whole; of a row just inserted they are once it is present.
+        // The lock keeps the keys of a row consistent; those of a row just inserted are complete once it is
+        // present.
         let _turn = self.key_lock(row).lock();
         block.is_present(slot) && key_in_place(block, index, slot).as_slice() == key
     }
 
-    /// Whether another transaction that has not committed its changes of `row` has given it `key`, or left it
-    /// with it, in any of its versions: also in one that it has left again, or found, since it may go back
-    /// there (ROLLBACK, ROLLBACK TO).
+    /// Whether another transaction with uncommitted changes of `row` has given it `key`, or left it with it,
+    /// in any of its versions. This includes versions that it has replaced again, or found, since it may
+    /// return to them (ROLLBACK, ROLLBACK TO).
     fn is_pending_under(
         &self,
         index: &Index,
@@ -143,7 +149,7 @@ impl Table {
             && (record.is_void() || record.stamp().time().is_none() && record.stamp() != snapshot.owner)
         {
             pending |= !record.is_void();
-            // The version after the record. Whether a row is there is not asked: it may be again.
+            // The version after the record. Whether it is deleted does not matter: it may return.
             if pending && key_of(block, index, &raw).as_slice() == key {
                 return true;
             }
@@ -153,13 +159,14 @@ impl Table {
         pending && key_of(block, index, &raw).as_slice() == key
     }
 
-    /// 40001 if another transaction that has not ended has changed keys of a row: it may go back to any that the row has
-    /// had in between (ROLLBACK TO), whatever lies in place. Row locks do not matter here.
+    /// 40001 if another transaction that has not ended has changed keys of a row: it may return to any key
+    /// that the row has had meanwhile (ROLLBACK TO), whatever the row's current key. Row locks do not matter
+    /// here.
     pub fn check_key_stays(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> Result<()> {
         let mut next = self.block(row).newest(row.slot(), guard);
         while let Some(record) = next {
             let stamp = record.stamp();
-            // What has been committed has been so from here on.
+            // Everything from here on is committed.
             if stamp.time().is_some() {
                 break;
             }
@@ -172,13 +179,13 @@ impl Table {
         Ok(())
     }
 
-    /// Whether what lies in place, committed or not, is a row whose key in `index` is `key`.
+    /// Whether the row in place, committed or not, has `key` in `index`.
     pub fn stands_in_place(&self, index: &Index, key: &[u8], row: RowId) -> bool {
         self.has_key_in_place(index, key, row)
     }
 
-    /// Whether `row` may come to have `key` in `index` by what another transaction has done to it and not
-    /// committed: it has it in place, or the other may go back to where it had, or to what it found.
+    /// Whether `row` may get `key` in `index` by uncommitted changes of another transaction: it has the key
+    /// in place, or the other transaction may return to a version with it, its own or the one that it found.
     pub fn may_come_to_stand(
         &self,
         index: &Index,
@@ -195,17 +202,18 @@ impl Table {
             {
                 return true;
             }
-            // Another may have moved the row away after the first look and back after the second.
+            // Another transaction may have moved the row away after the first check and back after the
+            // second.
             if head() == before {
                 return false;
             }
         }
     }
 
-    /// Tells of the keys that rows have by a change, the newest of them; see
+    /// Reports the newest of the keys that rows have by a change; see
     /// [`WriteSet::roll_back_and`](crate::WriteSet::roll_back_and).
     pub(crate) fn keys_claimed(&self, record: Record<'_>, guard: &Guard, freed: &mut Freed<'_>) {
-        /// Of rows that came together.
+        /// For rows that were inserted together.
         const MOST_KEYS: u32 = 64;
         let rows = match record.change() {
             Change::Insert | Change::Update => 1,

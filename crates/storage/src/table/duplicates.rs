@@ -1,18 +1,18 @@
-//! Keys that are kept unique late: those of a deferrable constraint, whose index lists any number of rows
-//! under one key.
+//! Keys of deferrable constraints, whose uniqueness is checked late. The index lists any number of rows under
+//! one key.
 //!
-//! Who writes a row enters its key and then looks whether another row is listed there as well. Of two who
-//! enter one key at least one finds the other, and asks again when its statement or transaction ends whether
-//! that one is still in the way:
+//! A transaction that writes a row inserts its key and then checks whether another row is listed under it as
+//! well. Of two transactions that insert one key, at least one finds the other. It checks again, when its
+//! statement or transaction ends, whether there is still a conflict:
 //!
 //! ```text
 //! one                            the other
 //! write the row, enter its key   write the row, enter its key
 //! fence(SeqCst)                  fence(SeqCst)
-//! look under the key             look under the key
+//! look up the key                look up the key
 //! ```
 //!
-//! Who found nobody need not ask again: whoever comes later finds him.
+//! A transaction that found no other row need not check again: a later one finds its row.
 
 use super::Table;
 use crate::{Guard, Index};
@@ -20,8 +20,8 @@ use firn_base::sync::{Ordering, fence};
 use firn_base::{Result, RowId, Snapshot, SqlState};
 
 impl Table {
-    /// Whether another row is listed under the full key that `row` has just been given. A key that holds
-    /// a NULL is nobody else's.
+    /// Whether another row is listed under the full key that `row` has just been given. A key that contains a
+    /// NULL is not shared.
     pub fn shares_key(&self, index: &Index, key: &[u8], row: RowId, guard: &Guard) -> bool {
         // ORDERING: pairs with itself, as drawn above.
         fence(Ordering::SeqCst);
@@ -35,8 +35,8 @@ impl Table {
         shared
     }
 
-    /// A row other than `row`, which `snapshot` sees under this full key, that has that key as well, as
-    /// [`Table::insert`] would find it under a unique index: 40001 if that is for another transaction to say.
+    /// A row other than `row` that `snapshot` sees with this full key, if `row` has it too. Conflicts are
+    /// those of [`Table::insert`] with a unique index: 40001 if another transaction decides it.
     pub fn duplicate(
         &self,
         index: &Index,

@@ -1,4 +1,4 @@
-//! The keys that rows have in indexes, read from where they lie.
+//! The keys of rows in indexes, read from the rows.
 
 use super::{Rows, Table};
 use crate::block::{Block, RawCell};
@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use std::ops::Range;
 
 impl Table {
-    /// Every row in place with the key it has in `index`: what building that index needs. No
-    /// transaction may be writing.
+    /// Calls a function with every row in place and its key in `index`, to build that index. There must be no
+    /// writing transaction.
     pub fn keys_in_place<E>(
         &self,
         index: &Index,
@@ -22,7 +22,7 @@ impl Table {
         let (columns, mut raw) = key_columns(index);
         let mut scratch = Scratch::default();
         for block in self.blocks.iter() {
-            // Strings may move to another place meanwhile.
+            // Strings may be moved meanwhile.
             let _guard = crate::pin();
             for slot in (0..block.allocated()).map(Slot) {
                 if !block.is_present(slot) {
@@ -30,7 +30,7 @@ impl Table {
                 }
                 key.clear();
                 if let Some(compact) = block.compact() {
-                    // Nothing is kept: the caller's guard may see many blocks.
+                    // Nothing is kept: the caller's guard may be held for many blocks.
                     let cell = scratch
                         .row(columns.len(), |column, keep| compact.column(column).cell(slot.index(), keep));
                     index.encode_with(cell, &mut key);
@@ -47,7 +47,7 @@ impl Table {
     }
 }
 
-/// The keys of some rows in an index where they are numbers.
+/// The keys of some rows in an index in which they are numbers.
 pub(super) fn packed_keys<'c>(
     rows: &impl Rows<'c>,
     stretch: Range<usize>,
@@ -55,7 +55,7 @@ pub(super) fn packed_keys<'c>(
 ) -> SmallVec<[Packed; 16]> {
     let mut keys = SmallVec::from_elem(0, stretch.len());
     for part in &index.spec().columns {
-        let Width::Fixed(bytes) = part.representation.width() else { panic!("plain keys are of numbers") };
+        let Width::Fixed(bytes) = part.representation.width() else { panic!("plain keys are numbers") };
         rows.append_to_keys(stretch.clone(), part.column.index(), usize::from(bytes), &mut keys);
     }
     keys
@@ -76,7 +76,7 @@ pub(super) fn key_of(block: &Block, index: &Index, raw: &[RawCell]) -> KeyBuffer
 fn encode_raw(block: &Block, index: &Index, raw: &[RawCell], key: &mut KeyBuffer) {
     let mut raw = raw.iter();
     index.encode_with(
-        |column| block.export(column, *raw.next().expect("one for every column of the index")),
+        |column| block.export(column, *raw.next().expect("every column of the index has a value")),
         key,
     );
 }

@@ -1,4 +1,4 @@
-//! Locking rows of a table: by records of their chains, and by sharing them ([`crate::row_lock`]).
+//! Locks on rows of a table: as records of their chains, and as shared locks ([`crate::row_lock`]).
 
 use super::Table;
 use crate::heads::Head;
@@ -8,7 +8,7 @@ use crate::{Guard, WriteSet};
 use firn_base::{ColumnId, Error, Result, RowId, Snapshot, Stamp};
 
 impl Table {
-    /// The lock that the writer of a record holds by it.
+    /// The lock that a record's transaction holds with it.
     #[cold]
     pub(super) fn held_by(&self, record: Record<'_>, guard: &Guard) -> RowLock {
         match record.change() {
@@ -32,7 +32,8 @@ impl Table {
         if columns.any(is_key) { RowLock::Update } else { RowLock::NoKeyUpdate }
     }
 
-    /// Whether a lock, told by `lock` if anybody asks, would meet one that others share.
+    /// Whether a lock conflicts with a shared lock of another transaction. `lock` is called only if there are
+    /// shared locks.
     #[inline]
     pub(crate) fn check_sharers(
         &self,
@@ -49,8 +50,8 @@ impl Table {
         }
     }
 
-    /// Locks a row that `snapshot` sees until the transaction ends, such that nobody else holds the same lock.
-    /// Error: 40001.
+    /// Locks a row that `snapshot` sees until the transaction ends, with a lock that one transaction holds
+    /// alone. Error: 40001.
     pub fn lock(
         &self,
         write_set: &mut WriteSet,
@@ -81,8 +82,8 @@ impl Table {
         self.check_sharers(row, snapshot, || lock)
     }
 
-    /// Locks a row that `snapshot` sees together with others who only share it. Whether it has been locked
-    /// now and was not before: then [`Table::unshare`] is to be called. Error: 40001.
+    /// Takes a shared lock on a row that `snapshot` sees. Returns whether the transaction did not have it
+    /// before: then [`Table::unshare`] has to be called. Error: 40001.
     pub fn share(&self, snapshot: Snapshot, row: RowId, lock: RowLock, guard: &Guard) -> Result<bool> {
         debug_assert!(lock.is_shared());
         let block = self.block(row);
@@ -94,8 +95,8 @@ impl Table {
             .add(row, snapshot.owner, lock, || self.check_lockable(row, head(), snapshot, lock, guard))
     }
 
-    /// Whether a row that is to be locked is there, and nobody else is in the way. It may be gone if `snapshot`
-    /// reads later than the one in which it was found.
+    /// Whether a row to be locked exists, and no other transaction has a conflicting lock. The row may be
+    /// deleted if `snapshot` reads later than the one in which it was found.
     fn check_lockable(
         &self,
         row: RowId,
@@ -112,12 +113,13 @@ impl Table {
         }
     }
 
-    /// Takes back a lock that is shared.
+    /// Releases a shared lock.
     pub fn unshare(&self, row: RowId, owner: Stamp, lock: RowLock) {
         self.sharers.release(row, owner, lock);
     }
 
-    /// Whether the owner of `snapshot` has changed or locked a row at least as firmly, by a record of its chain.
+    /// Whether the owner of `snapshot` has changed the row, or has a lock on it that is as strong, by a
+    /// record of its chain.
     fn holds(&self, head: Option<Record<'_>>, snapshot: Snapshot, lock: RowLock, guard: &Guard) -> bool {
         let mut next = head;
         while let Some(record) = next

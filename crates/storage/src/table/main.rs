@@ -1,19 +1,24 @@
-//! Main: the compact blocks of a table, and how frozen blocks join them (seed 002; seed 001 §3.3).
+//! Main: the compact blocks of a table, and how frozen blocks join them (Krueger et al., "Fast Updates on
+//! Read-Optimized Databases Using Multi-Core CPUs", PVLDB 5(1), 2011; Funke, Kemper and Neumann, "Compacting
+//! Transactional Data in Hybrid OLTP&OLAP Databases", VLDB 2012, section 3.3).
 //!
-//! A frozen block that is full and has been left alone for long (any one, if it need not be long at all) is encoded,
-//! column by column. Which encoding a column of a block gets its own values decide, and what a dictionary would cost
-//! that it shares with the other blocks ([`choose`]). New values join that dictionary by a [merge](crate::encoding::merge), after which the codes of the blocks
-//! that are in main already may mean other values: then these get new ones, block by block.
+//! A frozen block that is full and has been cold for long (any frozen block, if the required time is zero) is
+//! encoded, column by column. The encoding of a column depends on its own values, and on the cost of a
+//! dictionary that it would share with the other blocks ([`choose`]). New values join that dictionary by a
+//! [merge](crate::encoding::merge). After it the codes of blocks in main may have another meaning: then these
+//! blocks get new codes, one by one.
 //!
-//! A merge costs as much as main is large, so it waits until what would join is worth it ([`SHARE`]): for every block that
-//! joins so many get new codes at most, however large the table becomes.
+//! The cost of a merge is proportional to the size of main, so it waits until enough blocks can join
+//! ([`SHARE`]). So for every block that joins only a constant number of blocks get new codes, however large
+//! the table becomes.
 //!
-//! Transactions go on meanwhile. What is encoded is memory that frozen blocks have handed out: who writes to such a
-//! block goes on in a copy, and that it has been written to is found when its columns shall take its place.
+//! Transactions continue meanwhile. What is encoded is memory that frozen blocks have handed out. A
+//! transaction that writes to such a block continues in a copy, and the write is detected when the encoded
+//! columns are to replace the block's memory.
 //!
-//! A compact block of which most rows have been deleted, or moved since they were changed, is left by the others too, and
-//! its slots are used again. Once as many blocks have gone as there are, dictionaries forget the values that none has any more if these
-//! are most: so for each block that goes one gets new codes.
+//! From a compact block of which most rows have been deleted or changed, the remaining rows are moved too,
+//! and its slots are reused. Once as many blocks have been removed as there are, dictionaries drop unused
+//! values if these are most of them. So for each removed block one block gets new codes.
 
 use super::Table;
 use super::slots::Move;
@@ -34,13 +39,14 @@ use firn_base::{BlockNumber, Cell, ColumnId, Representation, Result, RowId, Slot
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// Blocks join main when there is at least one for so many that are there.
+/// Blocks join main when there is at least one for this many in it.
 const SHARE: usize = 8;
 
-/// Blocks that join at once at most, unless a share of main is more: their rows are in memory twice meanwhile.
+/// The largest number of blocks that join at once, unless a share of main is more: their rows are in memory
+/// twice meanwhile.
 const MOST_AT_ONCE: usize = 256;
 
-/// A block is left when fewer than one in so many of its rows are there.
+/// A block's rows are moved when fewer than one in this many are present.
 pub(super) const LEFT_BELOW: u32 = 2;
 
 /// What the compact blocks of a table share.
@@ -49,21 +55,22 @@ pub(super) struct Main {
     columns: Mutex<Vec<MainColumn>>,
     /// Bytes of the dictionaries.
     bytes: AtomicUsize,
-    /// Blocks that have gone since dictionaries were last looked through for values that none has any more.
+    /// Blocks removed since dictionaries were last searched for unused values.
     gone: AtomicUsize,
 }
 
 #[derive(Default)]
 struct MainColumn {
     dictionary: Option<(Dictionary, Counted)>,
-    /// Different values in the blocks that have joined since dictionaries were looked through, and in those with codes before.
+    /// The different values in the blocks that have joined since dictionaries were searched, and in those
+    /// with codes before.
     distinct: Option<Distinct>,
     slots: u64,
     string_bytes: u64,
 }
 
 impl Main {
-    /// The memory that dictionaries take.
+    /// The memory of dictionaries.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -75,16 +82,16 @@ impl Main {
     }
 }
 
-/// A block on its way into main.
+/// A block that is joining main.
 struct Joining<'t> {
     block: &'t Block,
     rows: FrozenRows,
 }
 
 impl Table {
-    /// Has full blocks join main that have been frozen for so long, if they are worth a merge; how many. If they need not
-    /// have been for long, all that are frozen join at once. Not to be called under a guard, since it may take
-    /// seconds; ends early when it may not `go_on`.
+    /// Lets full blocks that have been frozen for this long join main, if they are worth a merge. Returns how
+    /// many joined. If the time is zero, all frozen blocks join at once. Must not be called under a guard,
+    /// since it may take seconds; ends early when `go_on` returns false.
     pub fn compact(
         self: &Arc<Self>,
         frozen_for: Duration,
@@ -113,7 +120,7 @@ impl Table {
         let (over, within) = share_out(threads, main.len());
         let mut columns: Vec<(ColumnId, &mut MainColumn)> =
             (0..).map(ColumnId).zip(main.iter_mut()).collect();
-        // What takes longest first, so that nobody begins with it when the others are done.
+        // The longest tasks first, so that none is begun last while other threads are idle.
         columns.sort_by_key(|(id, _)| self.columns[id.index()].representation.width() != Width::View);
         let encoded = in_parallel(over, columns, |(id, column)| {
             go_on().then(|| (id, column.join(id, &joining, self, within, go_on)))
@@ -128,7 +135,7 @@ impl Table {
                 columns_before.extend(column);
             }
         }
-        // All at once: each time takes the heap new numbers.
+        // All columns at once: each replacement takes new numbers of the heap.
         for block in in_main.iter().take_while(|_| go_on()) {
             give_codes(block, &merges);
         }
@@ -137,7 +144,7 @@ impl Table {
         joined.map(usize::from).sum()
     }
 
-    /// Has the dictionaries forget what no block has any more.
+    /// Removes unused values from the dictionaries.
     fn forget_values(
         &self,
         main: &mut Vec<MainColumn>,
@@ -158,7 +165,8 @@ impl Table {
         self.main.count_bytes(main);
     }
 
-    /// Puts the encoded columns of a block in the place of its rows, unless one is missing or somebody has written to it meanwhile.
+    /// Replaces the rows of a block by its encoded columns, unless one is missing or a transaction has
+    /// written to it meanwhile.
     fn let_join(self: &Arc<Self>, Joining { block, rows }: Joining<'_>, columns: Vec<EncodedColumn>) -> bool {
         let guard = crate::pin();
         if columns.len() < self.columns.len() {
@@ -182,13 +190,13 @@ impl Table {
         self.blocks.iter().filter(|block| block.life.state() == BlockState::Compact)
     }
 
-    /// Gives up the memory of rows that have been encoded, once nobody can be reading them any more.
+    /// Frees the memory of rows that have been encoded, once no reader can have it any more.
     fn let_go_of_rows(self: &Arc<Self>, block: BlockNumber, rows: FrozenRows, guard: &Guard) {
-        // A table that is dropped meanwhile shall not be kept for this.
+        // This must not keep a table that is dropped meanwhile.
         let table = Arc::downgrade(self);
         guard.defer(move || {
             if let Some(table) = table.upgrade() {
-                let block = table.blocks.get(block).expect("tables keep their blocks");
+                let block = table.blocks.get(block).expect("a table keeps its blocks");
                 block.let_go_of_rows(&rows.memory, table.nothing());
             }
         });
@@ -218,7 +226,8 @@ impl Table {
         for (column, cell) in columns.iter().zip(cells) {
             image[column.index()] = *cell;
         }
-        // They are copied when the row has been deleted, and mostly lie in a dictionary, where nobody else has been lately.
+        // They are copied when the row has been deleted. Mostly they are in a dictionary, which is in no
+        // cache.
         for cell in &image {
             if let Cell::Bytes(bytes) = cell {
                 prefetch(bytes.as_ptr());
@@ -229,7 +238,7 @@ impl Table {
         self.move_to((block, slot), write_set, snapshot, row, &image, guard)
     }
 
-    /// Deletes a row and inserts one that goes on as it. Whatever comes of it, the slot is filled or given back.
+    /// Deletes a row and inserts its continuation. In any case the slot is filled or given back.
     pub(crate) fn move_to(
         &self,
         (block, slot): (&Block, Slot),
@@ -240,14 +249,14 @@ impl Table {
         guard: &Guard,
     ) -> Result<()> {
         let to = block.row(slot);
-        // First, so that it does not stand in its own way in unique indexes.
+        // First, so that the row does not conflict with itself in unique indexes.
         self.delete_for(write_set, snapshot, row, Some(to), guard).inspect_err(|_| self.give_back([to]))?;
         self.insert_into((block, slot), write_set, snapshot, cells, Some(row), guard)?;
         Ok(())
     }
 
-    /// Plans so many moves at most out of compact blocks of which most rows have gone. Each slot that is not filled
-    /// afterwards has to be [given back](Table::give_back).
+    /// Plans up to `most` moves out of compact blocks most of whose rows were removed. Each slot that is not
+    /// filled afterwards has to be [given back](Table::give_back).
     pub fn plan_leaving(&self, most: usize) -> Vec<Move> {
         let mut moves = Vec::new();
         for block in self.compact_blocks() {
@@ -261,7 +270,7 @@ impl Table {
                 if moves.len() == most {
                     return moves;
                 }
-                // Without memory they stay.
+                // Without memory they remain.
                 let Ok((to, to_slot)) = self.allocate_slot() else { return moves };
                 moves.push((block.row(slot), to.row(to_slot)));
             }
@@ -270,18 +279,18 @@ impl Table {
         moves
     }
 
-    /// Has [indexes without values](crate::IndexSpec::values) let go of the keys of rows that are compact; of how many indexes.
-    /// Not to be called under a guard, since it may take seconds, and by nobody beside [`Table::give_up_left`]; ends early when it
-    /// may not `go_on`.
+    /// Makes [indexes without values](crate::IndexSpec::values) remove the keys of compact rows. Returns the
+    /// number of indexes. Must not be called under a guard, since it may take seconds, and not concurrently
+    /// with [`Table::give_up_left`]; ends early when `go_on` returns false.
     pub fn tend_indexes(&self, go_on: &dyn Fn() -> bool) -> usize {
         self.indexes().iter().filter(|index| index.tend(go_on)).count()
     }
 
-    /// Gives up the memory of compact blocks of which no row is left, until it is needed again. Of how many. Not to be
-    /// called under a guard: indexes may have to be rid of them first.
+    /// Frees the memory of compact blocks without rows, until it is needed again. Returns their number. Must
+    /// not be called under a guard: indexes may have to drop them first.
     pub fn give_up_left(&self) -> usize {
         let filling = self.filling.load(Ordering::Acquire);
-        // One that is still to be filled is left when another is.
+        // A block that is waiting to be filled is freed when another one is filled.
         let is_left = |block: &&Block| {
             let _guard = crate::pin();
             block.number.0 != filling && block.is_left()
@@ -293,7 +302,7 @@ impl Table {
         }
         let guard = crate::pin();
         let mut emptied = self.emptied.lock();
-        // By now it may be another.
+        // It may be another one by now.
         let filling = self.filling.load(Ordering::Acquire);
         let left = left.into_iter().filter(|block| block.number.0 != filling);
         let gone = left.filter(|block| block.give_up_compact(self.nothing(), &guard));
@@ -304,22 +313,22 @@ impl Table {
         gone
     }
 
-    /// Whether no index reads these blocks for the keys of their rows, nor will: also none that was taken off, since a
-    /// transaction of before may still look something up in it.
+    /// Whether no index reads the keys of these blocks' rows any more. This includes removed indexes, since
+    /// an older transaction may still use them.
     fn indexes_have_dropped(&self, blocks: &[BlockNumber]) -> bool {
         let mut all = self.indexes().to_vec();
         self.taken_off.lock().retain(|index| {
             all.extend(index.upgrade());
             index.strong_count() > 0
         });
-        // All are asked, so that none has to wait until the others are through.
+        // All are called, so that none has to wait until the others are done.
         all.iter().filter(|index| !index.has_dropped(blocks)).count() == 0
     }
 }
 
 impl MainColumn {
-    /// Encodes a column of all blocks that join, on so many threads; `None` of one that cannot be encoded. If blocks of main have
-    /// to get other codes, what gives these.
+    /// Encodes a column of all joining blocks, on `threads` threads; `None` for one that cannot be encoded.
+    /// If blocks of main have to get other codes, also returns the merge that translates them.
     fn join(
         &mut self,
         id: ColumnId,
@@ -367,21 +376,21 @@ impl MainColumn {
         let mut codes = codes.into_iter();
         let has_codes = |encoding: &Encoding| encoding.values == Kept::Codes;
         let jobs = encodings.iter().zip(&pieces).map(|(encoding, piece)| {
-            (encoding, *piece, has_codes(encoding).then(|| codes.next().expect("one for every block")))
+            (encoding, *piece, has_codes(encoding).then(|| codes.next().expect("every block has codes")))
         });
         let encoded = in_parallel(threads, jobs.collect(), |(encoding, piece, coded)| match coded {
             Some(coded) => Some(coded),
             None => {
                 let plain = EncodedColumn::encode(representation, piece, *encoding);
-                // That takes a while.
+                // That takes long.
                 plain.map(|plain| if go_on() { plain.with_symbols() } else { plain })
             }
         });
         (encoded, changed)
     }
 
-    /// Forgets the values that no block of main has any more, if these are most, and what is estimated of them. What gives the blocks codes for
-    /// the others.
+    /// Removes the values that no block of main has any more, if these are most, and adjusts the estimate.
+    /// Returns the merge that translates the blocks' codes.
     fn forget(&mut self, id: ColumnId, in_main: &[&Block], table: &Table) -> Option<Merge> {
         let columns: Vec<EncodedColumn> = {
             let _guard = crate::pin();
@@ -395,7 +404,7 @@ impl MainColumn {
         if self.slots == 0 {
             return None;
         }
-        // As long on average as before.
+        // With the same average length as before.
         self.string_bytes =
             (before.string_bytes as f64 * self.slots as f64 / before.slots.max(1) as f64) as u64;
         let merge = Merge::forgetting(&dictionary, &columns);
@@ -412,7 +421,7 @@ impl MainColumn {
         merge
     }
 
-    /// The dictionary that blocks with these statistics would share with those of before.
+    /// The dictionary that blocks with these statistics would share with those of main.
     fn offer(&mut self, representation: Representation, statistics: &[Statistics]) -> Offer {
         for block in statistics {
             self.slots += block.slots as u64;
@@ -422,13 +431,13 @@ impl MainColumn {
                 none => *none = Some(block.distinct.clone()),
             }
         }
-        let distinct = self.distinct.as_ref().expect("some block joins");
+        let distinct = self.distinct.as_ref().expect("there is a joining block");
         Offer::estimated(representation, distinct, self.slots, self.string_bytes)
     }
 }
 
-/// Gives a block of main codes for other dictionaries. Columns with codes for older ones go on with what they have, and so
-/// does a block whose heap has no numbers left for the strings of others.
+/// Gives a block of main codes for other dictionaries. Columns with codes for older ones keep what they have,
+/// and so does a block whose heap has no numbers left for strings.
 fn give_codes(block: &Block, merges: &[(ColumnId, Merge)]) {
     let columns = || -> Option<Vec<EncodedColumn>> {
         let _guard = crate::pin();
@@ -457,10 +466,10 @@ mod tests {
     use arrow_array::{ArrayRef, Int32Array};
     use firn_base::{Stamp, TableId, Time};
 
-    /// Not at once: so only full blocks count, and only if there are enough of them.
+    /// Not zero: so only full blocks count, and only if there are enough of them.
     const SOON: Duration = Duration::from_nanos(1);
 
-    /// Adds a block with so many rows, and freezes it.
+    /// Adds a block with this many rows, and freezes it.
     fn add(table: &Arc<Table>, rows: u32) {
         let time = table.blocks.iter().count() as u64 + 1;
         let mut writes = WriteSet::new(Stamp::transaction(time), None);
@@ -476,7 +485,7 @@ mod tests {
         table.cool(&mut cooling);
         let freeze = |block| table.freeze(block, &crate::pin());
         assert!(cooling.len() == 1 && cooling.into_iter().map(freeze).all(|frozen| frozen == Frozen::Yes));
-        // Whoever asks shall find that it has been frozen for longer.
+        // The required time must have passed.
         std::thread::sleep(SOON);
     }
 
@@ -491,7 +500,7 @@ mod tests {
         );
         let slots = table.layout.slots;
         let compact = |after| table.compact(after, 1, &|| true);
-        // How many are compact, and how many it takes until others join.
+        // How many are compact, and how many have to be added until others join.
         let mut there = 0;
         for needed in [1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 3] {
             for number in 1..=needed {
@@ -503,7 +512,7 @@ mod tests {
             assert_eq!(table.compact_blocks().count(), there);
         }
         assert_eq!(there, 20);
-        // One that is not full counts for nothing, unless all are to become compact at once.
+        // A block that is not full does not count, unless all are made compact at once.
         add(&table, slots);
         add(&table, slots);
         add(&table, slots - 1);

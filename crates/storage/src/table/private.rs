@@ -1,16 +1,17 @@
-//! Tables that are private: only the transaction knows of one that has made it.
+//! Private tables: only the transaction that has made one can name it.
 //!
-//! | what rows need beside themselves | why it can be done without |
+//! | what rows usually need | why a private table does not need it |
 //! |---|---|
-//! | a version, for who must not see them | whoever can name the table sees what its transaction has left there |
-//! | redo as they come | nothing of them is to be recovered but what is there in the end, which the commit logs as a whole |
-//! | to be taken back by a rollback | the table is given up with them |
+//! | a version, for snapshots that must not see them | every transaction that can name the table sees the final rows |
+//! | redo for every change | only the final rows have to be recovered, which the commit logs as a whole |
+//! | undo by a rollback | the table is dropped together with them |
 //!
-//! So rows come at the price of their columns and index entries, and their blocks can be frozen with the commit. There are
-//! undo records of them all the same, in no chain: by these savepoints find what to take back.
+//! So rows cost only their columns and index entries, and their blocks can be frozen with the commit. There
+//! are undo records of them nevertheless, in no chain, from which a rollback to a savepoint finds what to
+//! undo.
 //!
-//! Invariant: the freezer and the merger leave private tables alone. Which of their blocks are frozen says their transaction,
-//! which thaws them as anybody does if it writes to them again.
+//! Invariant: the freezer and the merger ignore private tables. The transaction determines which of their
+//! blocks are frozen, and thaws a block like any other writer if it writes to it again.
 
 use super::{Rows, Table};
 use crate::arrow_rows::BatchRows;
@@ -22,25 +23,25 @@ use arrow_array::ArrayRef;
 use firn_base::sync::Ordering;
 use firn_base::{BlockNumber, RowId};
 
-/// More bytes of strings than that do not go into one record of redo, unless one row has more.
+/// A redo record has at most this many bytes of strings, unless one row has more.
 const LOGGED_BYTES: usize = if cfg!(debug_assertions) { 4 << 10 } else { 1 << 20 };
 
 impl Table {
-    /// Makes a table private that nobody knows of yet.
+    /// Makes a table private that no other transaction can name yet.
     pub fn keep_private(&self) {
         self.published.store(false, Ordering::Relaxed);
     }
 
-    /// Lets others know of it: its transaction commits, and has logged what is in it.
+    /// Makes it visible to others: its transaction commits, and has logged its content.
     pub fn publish(&self) {
-        // Release: with what its transaction has done.
+        // Release: publishes what its transaction has done.
         self.published.store(true, Ordering::Release);
     }
 
     /// Whether it is not private.
     #[inline]
     pub fn is_published(&self) -> bool {
-        // Acquire: pairs with `publish`, for the freezer, which comes to tables otherwise than through the catalog.
+        // Acquire: pairs with `publish`, for the freezer, which does not find tables by the catalog.
         self.published.load(Ordering::Acquire)
     }
 
@@ -50,7 +51,7 @@ impl Table {
         if self.is_published() { block.link_fresh(record) } else { record.set_out() }
     }
 
-    /// As [`Table::link_fresh`], of several rows.
+    /// As [`Table::link_fresh`], for several rows.
     pub(crate) fn link_many(&self, block: &Block, record: Record<'_>) {
         if self.is_published() {
             block.link_many(record, record.slot(), record.inserted_rows());
@@ -64,9 +65,9 @@ impl Table {
         self.blocks.len()
     }
 
-    /// For the transaction of a private table: has a block cool that is full, and tells its bytes. From now on it may be
-    /// [frozen](Table::freeze_cooling) unless the transaction writes to it again. There are no guards to be waited for first:
-    /// nobody else has seen it hot.
+    /// For the transaction of a private table: begins to cool a full block. Returns its bytes. From now on it
+    /// may be [frozen](Table::freeze_cooling) unless the transaction writes to it again. There is no guard to
+    /// wait for, since no other thread has seen it hot.
     pub fn cool_full(&self, number: BlockNumber) -> Option<u64> {
         debug_assert!(!self.is_published());
         let block = self.blocks.get(number)?;
@@ -74,14 +75,15 @@ impl Table {
         (is_full && block.cool()).then(|| block.raw_bytes() as u64)
     }
 
-    /// Freezes such a block, unless it has been written to since or a row of it has versions; what is known of it then.
+    /// Freezes such a block, unless it has been written to since or a row of it has versions. Returns what is
+    /// known of it then.
     pub fn freeze_cooling(&self, number: BlockNumber) -> Option<Cold> {
         let frozen = self.freeze(number, &pin()) == Frozen::Yes;
         frozen.then(|| self.cold(number)).flatten()
     }
 
-    /// Logs, by one record, that rows came which a scan of all columns has yielded, row `i` at `rows[i]`: those from `from` on
-    /// that lie side by side, but no more than have some bytes of strings. How many.
+    /// Logs, by one record, the insertion of rows of a scan of all columns, row `i` at `rows[i]`: those from
+    /// `from` on that are consecutive, limited by the bytes of their strings. Returns their number.
     pub fn log_rows(
         &self,
         write_set: &mut WriteSet,
@@ -109,7 +111,7 @@ impl Table {
     }
 }
 
-/// How many of the rows lie side by side, the first of them first.
+/// How many of the rows are consecutive, beginning with the first.
 pub(super) fn side_by_side(rows: &[RowId]) -> u32 {
     let first = rows[0].to_bits();
     (0..).zip(rows).take_while(|(offset, row)| row.to_bits() == first + offset).count() as u32

@@ -1,23 +1,26 @@
-//! Taking entries out of indexes that no version of their row has any more.
+//! Purging: removal of index entries that no version of their row has any more.
 //!
-//! An update's record that leaves its chain takes a before-image with it. The keys of that image are looked for in what is left
-//! of the chain, and go from their indexes if nobody has them. Few rows that are changed over and over behind a reader have chains
-//! of thousands of versions, and who looked through all of them for each record that leaves would never be done. So those of a long chain are
-//! put off until the collector gives up its guard, or something else happens to the row, and are then looked for together:
+//! When an update's record leaves its chain, a before-image is lost. The keys of that image are searched for
+//! in the rest of the chain, and removed from their indexes if no version has them. A few rows that are
+//! changed again and again behind a reader have chains of thousands of versions. To search all of them for
+//! each record that leaves would take quadratic time. So the records of a long chain are deferred until the
+//! collector releases its guard, or something else happens to the row. Then their keys are searched for
+//! together:
 //!
 //! ```text
 //! in place → newest → … → under → … → oldest          left in the chain
 //!                       ↑
-//!          goneₙ → … → gone₂ → gone₁                  stood here, side by side
+//!          goneₙ → … → gone₂ → gone₁                  were here, side by side
 //! ```
-//! For each index one walk down the chain gives the keys before all that have gone; another strikes those that versions still have. Whoever
-//! gives the row one of them meanwhile is not kept from it: he enters the row anew, and the index asks again
-//! ([`Index::remove_if`]); then only what has come to the chain since is looked at.
+//! For each index one walk down the chain collects the keys before all records that have left; another one
+//! removes those that versions still have. A writer that gives the row one of them meanwhile is not
+//! prevented: it inserts the entry again, and the index calls `dead` again ([`Index::remove_if`]). Then only
+//! records that were added to the chain since are read.
 //!
 //! Invariants:
-//! - The records that are put off of a row stood side by side, with `under` below them, which has not left the chain since. It is none if they
-//!   were the oldest, or there is nothing below but that the row came to be.
-//! - They, and what they name, are freed after the guard is given up ([`Purges::finish`] comes before).
+//! - The deferred records of a row were side by side, with `under` below them, which has not left the chain
+//!   since. It is `None` if they were the oldest, or if only the row's insertion is below.
+//! - They, and what they refer to, are freed after the guard is released ([`Purges::finish`] comes before).
 
 use super::keys::{key_columns, key_of};
 use super::{Table, changes};
@@ -30,28 +33,30 @@ use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
 
-/// Where little memory means little work, long chains are seldom.
+/// Small limits in tests, where long chains are rare.
 const SMALL: bool = cfg!(any(test, feature = "models"));
 
-/// Records of a chain that are looked through each time: as many as a hot row has while committers collect every few commits.
+/// Records of a chain that are read each time: as many as a hot row has while committers collect every few
+/// commits.
 const FEW: usize = if SMALL { 1 } else { 32 };
 
-/// Records of a row that are put off at most, so that their keys take some megabytes.
+/// The largest number of deferred records of a row, so that their keys take some megabytes.
 const PUT_OFF: usize = if SMALL { 1 << 10 } else { 1 << 14 };
 
-/// Keys of indexes that a row has left.
+/// Keys in indexes that a row has left.
 pub(crate) type ReplacedKeys = SmallVec<[(Arc<Index>, KeyBuffer); 1]>;
 
-/// Updates of long chains whose records have gone under one guard, and whose keys have yet to be looked for.
+/// Updates of long chains whose records have left under one guard, and whose keys are still to be searched
+/// for.
 #[derive(Default)]
 pub(crate) struct Purges {
-    /// In an order that is the same each time.
+    /// Ordered, so that the sequence is the same each time.
     rows: BTreeMap<(TableId, RowId), PutOff>,
-    /// Records of chains that were looked at: the work that this was.
+    /// The number of records of chains that were read, as a measure of the work.
     looked_at: usize,
 }
 
-/// Of one row.
+/// The deferred records of one row.
 struct PutOff {
     table: Arc<Table>,
     under: Option<NonNull<UndoHeader>>,
@@ -59,7 +64,7 @@ struct PutOff {
     gone: Vec<NonNull<UndoHeader>>,
 }
 
-/// What a row has in the columns of an index, in place or in one of its versions.
+/// The values of an index's columns in a row, in place or in one of its versions.
 struct Image<'a> {
     block: &'a Block,
     index: &'a Index,
@@ -67,22 +72,22 @@ struct Image<'a> {
     raw: SmallVec<[RawCell; 8]>,
 }
 
-/// Keys that a row had, of which some may be nobody's any more.
+/// Keys that a row had, some of which no version may have any more.
 struct Orphans<'a, 'g> {
     table: &'a Table,
     index: &'a Index,
     block: &'a Block,
     slot: Slot,
     guard: &'g Guard,
-    /// Ascending, and whether no version was seen to have it.
+    /// Ascending, and whether no version was found to have it.
     keys: Vec<(KeyBuffer, bool)>,
-    /// What stood at the head of the chain when it was last looked at, and everything below it.
+    /// The head of the chain when it was last read; everything below it was read.
     seen: Option<Record<'g>>,
     looked_at: usize,
 }
 
 impl Purges {
-    /// Puts an update off that has left its chain, where `under` stands below its place.
+    /// Defers an update that has left its chain, where `under` is below its place.
     fn put_off(&mut self, table: &Arc<Table>, record: Record<'_>, under: Option<Record<'_>>, guard: &Guard) {
         let (block, slot) = (record.block(), record.slot());
         let under = under.map(pointer);
@@ -102,7 +107,7 @@ impl Purges {
         !self.rows.is_empty() && self.rows.contains_key(&row_of(block, slot))
     }
 
-    /// Does what is put off of a row, to which something else is about to happen.
+    /// Processes the deferred records of a row to which something else is about to happen.
     pub fn finish_row(&mut self, block: &Block, slot: Slot, guard: &Guard) {
         if self.rows.is_empty() {
             return;
@@ -112,7 +117,7 @@ impl Purges {
         }
     }
 
-    /// The same if what is put off stood above a record that is about to leave the chain.
+    /// The same if the deferred records were above a record that is about to leave the chain.
     pub fn finish_above(&mut self, under: Record<'_>, guard: &Guard) {
         let (block, slot) = (under.block(), under.slot());
         if !self.rows.is_empty() && self.rows.get(&row_of(block, slot)).is_some_and(|row| row.under.is_some())
@@ -121,7 +126,7 @@ impl Purges {
         }
     }
 
-    /// Does all that is put off, before `guard` is given up. How many records were looked at in all.
+    /// Processes all deferred records, before `guard` is released. Returns how many records were read in all.
     pub fn finish(mut self, guard: &Guard) -> usize {
         for row in std::mem::take(&mut self.rows).into_values() {
             row.finish(&mut self.looked_at, guard);
@@ -132,14 +137,14 @@ impl Purges {
 
 impl Drop for Purges {
     fn drop(&mut self) {
-        debug_assert!(self.rows.is_empty() || std::thread::panicking(), "what is put off is done");
+        debug_assert!(self.rows.is_empty() || std::thread::panicking(), "all deferred records are processed");
     }
 }
 
 impl PutOff {
     /// Removes the entries of the keys before the records, unless a version has them.
     fn finish(self, looked_at: &mut usize, guard: &Guard) {
-        // SAFETY: they are freed once the guard is gone under which they have left their chains.
+        // SAFETY: they are freed once the guard is released under which they have left their chains.
         let record = |at: &NonNull<UndoHeader>| -> Record<'_> { unsafe { Record::from_raw(*at) } };
         let gone: Vec<Record<'_>> = self.gone.iter().map(record).collect();
         let under = self.under.as_ref().map(record);
@@ -160,7 +165,7 @@ impl PutOff {
 }
 
 impl<'a> Image<'a> {
-    /// What lies in place. The caller holds the row's key lock, so that it is whole.
+    /// The values in place. The caller holds the row's key lock, so that they are consistent.
     fn in_place(block: &'a Block, index: &'a Index, slot: Slot) -> Image<'a> {
         let (columns, mut raw) = key_columns(index);
         for (column, cell) in columns.iter().zip(&mut raw) {
@@ -191,7 +196,8 @@ impl Orphans<'_, '_> {
         }
     }
 
-    /// Strikes the keys of versions that have come to the chain since it was last looked at; the key in place.
+    /// Removes from the list the keys of versions that were added to the chain since it was last read.
+    /// Returns the key in place.
     fn look(&mut self) -> KeyBuffer {
         let (index, seen) = (self.index, self.seen);
         let (keys, looked_at) = (&mut self.keys, &mut self.looked_at);
@@ -221,8 +227,8 @@ impl Orphans<'_, '_> {
 }
 
 impl Table {
-    /// Goes from what a row has in the columns of an index in place down its chain, as long as `step` says so, which takes each change back
-    /// that it is called with. What there is then.
+    /// Walks down the chain from the values of an index's columns in place, as long as `step` returns true.
+    /// Undoes each change for which it is called. Returns the resulting values.
     fn walk<'a, 'g>(
         &self,
         index: &'a Index,
@@ -236,7 +242,7 @@ impl Table {
         let mut goes_on = step(&mut image, None);
         let mut next = block.newest(slot, guard);
         while goes_on && let Some(record) = next {
-            // It and all that is below stays as it is, if it has ended.
+            // If it has ended, it and everything below it does not change.
             turn = turn.filter(|_| record.stamp().time().is_none());
             goes_on = step(&mut image, Some(record));
             next = record.older(guard);
@@ -244,8 +250,8 @@ impl Table {
         image
     }
 
-    /// Removes the entries of the keys that an update replaced whose record has left its chain, where `under` stands below its
-    /// place, unless a version still has them. Where the chain is long, later.
+    /// Removes the entries of the keys that an update replaced whose record has left its chain, where `under`
+    /// is below its place, unless a version still has them. If the chain is long, this is deferred.
     pub(crate) fn purge_before_image(
         self: &Arc<Table>,
         record: Record<'_>,
@@ -256,7 +262,7 @@ impl Table {
         if !self.touches_index(record, guard) {
             return;
         }
-        // That the row came to be takes nothing back.
+        // The insertion of the row has no before-image.
         let under = under.filter(|under| !under.is_insert());
         let (block, slot) = (record.block(), record.slot());
         let chain = std::iter::successors(block.newest(slot, guard), |record| record.older(guard));
@@ -270,8 +276,8 @@ impl Table {
         }
     }
 
-    /// The keys that a row had before updates that have left its chain, the oldest first, where `under` stands below their place; each
-    /// once, ascending.
+    /// The keys that a row had before updates that have left its chain, the oldest first, where `under` is
+    /// below their place; each key once, ascending.
     fn keys_gone(
         &self,
         index: &Index,
@@ -302,7 +308,7 @@ impl Table {
         keys
     }
 
-    /// The keys that a row had before an update that stands in its chain.
+    /// The keys that a row had before an update in its chain.
     pub(crate) fn keys_before(&self, record: Record<'_>, guard: &Guard) -> ReplacedKeys {
         if !self.touches_index(record, guard) {
             return ReplacedKeys::new();
@@ -317,14 +323,13 @@ impl Table {
         self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).map(replaced).collect()
     }
 
-    /// Removes the entries of such keys, unless a version of the row has them still.
+    /// Removes the entries of such keys, unless a version of the row still has them.
     pub(crate) fn purge_keys(&self, row: RowId, keys: &ReplacedKeys, purges: &mut Purges, guard: &Guard) {
         keys.iter().for_each(|(index, key)| self.purge(index, key, row, &mut purges.looked_at, guard));
     }
 
-    /// Removes the entry of `key` for `row` unless the row in place or a version of it still has the
-    /// key. Should an update that gives the row this key come in between, it lists the row anew and
-    /// the index asks again.
+    /// Removes the entry of `key` for `row` unless the row in place or a version of it still has the key. If
+    /// an update gives the row this key meanwhile, it lists the row again and the index calls `dead` again.
     pub(super) fn purge(&self, index: &Index, key: &[u8], row: RowId, looked_at: &mut usize, guard: &Guard) {
         index.remove_if(key, row, guard, &mut || !self.any_version_has(index, key, row, looked_at, guard));
     }
@@ -353,14 +358,14 @@ impl Table {
     }
 }
 
-/// Whether a row had another key of an index before `record`, and that was a version. What was taken back makes none: what such a
-/// record remembers may never have been anybody's but its transaction's.
+/// Whether a row had another key of an index before `record`, in a version. The before-image of an undone
+/// change is not a version: only its own transaction may have seen it.
 fn is_version(index: &Index, record: Record<'_>) -> bool {
     record.change() == Change::Update && !record.undone() && changes(index, record)
 }
 
 fn pointer(record: Record<'_>) -> NonNull<UndoHeader> {
-    NonNull::new(record.as_ptr()).expect("a record is somewhere")
+    NonNull::new(record.as_ptr()).expect("a record has an address")
 }
 
 fn row_of(block: &Block, slot: Slot) -> (TableId, RowId) {

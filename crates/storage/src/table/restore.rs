@@ -1,7 +1,9 @@
-//! Recovery: rows are put back where they were. One thread per row, no readers, no versions, no indexes yet.
+//! Recovery: rows are restored to their former places. One thread per row, no readers, no versions, no
+//! indexes yet.
 //!
-//! Where memory is short, blocks that were put back whole become compact before others are read ([`Table::compact_restored`]). What the
-//! log then tells of a row of theirs has them decoded again, but for its end: that only clears a bit.
+//! If memory is short, blocks that were restored completely become compact before others are read
+//! ([`Table::compact_restored`]). If the log then changes a row of such a block, the block is decoded again;
+//! a delete only clears a bit.
 
 use super::main::LEFT_BELOW;
 use super::private::side_by_side;
@@ -16,14 +18,13 @@ use firn_base::{BlockNumber, Cell, ColumnId, RowId, Slot, Snapshot, Stamp, Time}
 use std::time::Duration;
 
 impl Table {
-    /// Whether a block has slots for so many rows from `first` on.
+    /// Whether a block has slots for `rows` rows from `first` on.
     #[inline]
     pub fn has_slots(&self, first: RowId, rows: u32) -> bool {
         rows > 0 && first.slot().0.checked_add(rows).is_some_and(|end| end <= self.layout.slots)
     }
 
-    /// Rows that lie side by side, where the log says they were, to be filled. Panics if a block has no
-    /// such slots.
+    /// Consecutive rows, at the place given in the log, to be filled. Panics if a block has no such slots.
     #[inline]
     pub fn restore_rows(&self, first: RowId, rows: u32) -> Restored<'_> {
         let block = self.restore_block(first);
@@ -41,7 +42,7 @@ impl Table {
         block.is_present(row.slot()).then_some(Restored { block, slot: row.slot(), rows: 1 })
     }
 
-    /// A row that was restored before is gone; false if it was not there.
+    /// Deletes a row that was restored before. Returns false if it does not exist.
     #[inline]
     pub fn delete_restored(&self, row: RowId) -> bool {
         let Some(block) = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1)) else {
@@ -63,16 +64,16 @@ impl Table {
         true
     }
 
-    /// Has full blocks become compact that have been frozen again, if they are worth a merge (as [`Table::compact`] has it), and
-    /// gives up the memory that their rows took. Other threads may be restoring other blocks.
+    /// Makes full blocks compact that have been frozen again, if they are worth a merge (as defined by
+    /// [`Table::compact`]), and frees the memory of their rows. Other threads may be restoring other blocks.
     pub fn compact_restored(self: &Arc<Self>, threads: usize) {
         if self.compact(Duration::from_nanos(1), threads, &|| true) > 0 {
-            // What was let go goes with the guards of that time, of which there are none that last.
+            // The memory is freed with the guards of that time, none of which is held for long.
             (0..4).for_each(|_| crate::pin().flush());
         }
     }
 
-    /// Whether all of some rows that lie side by side are there.
+    /// Whether all of some consecutive rows exist.
     pub fn has_restored(&self, first: RowId, rows: u32) -> bool {
         let Some(block) = self.blocks.get(first.block()).filter(|_| self.has_slots(first, rows)) else {
             return false;
@@ -81,8 +82,8 @@ impl Table {
         slots.map(Slot).all(|slot| block.is_present(slot))
     }
 
-    /// Puts whole columns where a checkpoint says they were: row `i` at `rows[i]`. Rows that lie side
-    /// by side, which nearly all do, are copied by column.
+    /// Restores whole columns of a checkpoint: row `i` at `rows[i]`. Consecutive rows, which nearly all are,
+    /// are copied by column.
     pub fn restore_batch(&self, rows: &[RowId], columns: &[ArrayRef]) {
         let batch = BatchRows::new(columns, &self.columns);
         let mut from = 0;
@@ -90,7 +91,7 @@ impl Table {
             let count = side_by_side(&rows[from..]);
             let block = self.restore_block(*first);
             assert!(first.slot().0 + count <= self.layout.slots, "the rows of a block lie in its slots");
-            // Those that repeat share their bytes.
+            // Repeated strings share their bytes.
             let expected = self.expected_string_bytes(block).unwrap_or(usize::MAX);
             block.heap().reserve_first(expected.min(batch.string_bytes(from, count as usize)));
             block.allocate_through(Slot(first.slot().0 + count - 1));
@@ -100,11 +101,11 @@ impl Table {
         }
     }
 
-    /// Puts something into slots that are empty between rows of a block, so that it can be frozen and become compact; which
-    /// slots. They are to be [deleted](Table::delete_restored) before recovery ends. None of a block that its rows would leave anyway,
-    /// or that would take more memory for it than its rows do.
+    /// Fills empty slots between rows of a block, so that it can be frozen and become compact. Returns these
+    /// slots, which have to be [deleted](Table::delete_restored) before recovery ends. Fills none in a block
+    /// whose rows would be moved out anyway, or whose memory would grow by more than its rows take.
     pub fn fill_gaps(&self, number: BlockNumber) -> Vec<RowId> {
-        // From here on, since other threads may have the block become compact.
+        // From here on, since other threads may make the block compact.
         let guard = &crate::pin();
         let Some(block) = self.blocks.get(number).filter(|block| !block.is_compact()) else {
             return Vec::new();
@@ -126,7 +127,7 @@ impl Table {
         let mut string_bytes = 0;
         let mut filled_gaps = Vec::with_capacity(gaps.len());
         for gap in &gaps {
-            // What stands before it, so that neither zones nor dictionaries grow by it, nor runs end.
+            // The values before the gap, so that it extends neither zones nor dictionaries, and ends no runs.
             if let Some(before) = gap.0.checked_sub(1).map(Slot) {
                 like = if block.is_present(before) { before } else { like };
             }
@@ -135,7 +136,7 @@ impl Table {
             let long = cells.iter().filter(|cell| is_long_string(cell));
             string_bytes += long.map(|cell| cell.bytes().len()).sum::<usize>();
             if string_bytes > self.layout.bytes {
-                // It stays as it is; what was filled so far goes again.
+                // It remains as it is; what was filled so far is deleted again.
                 return filled_gaps;
             }
             let filled = Restored { block, slot: *gap, rows: 1 };
@@ -151,13 +152,13 @@ impl Table {
         self.blocks.get(number).is_some_and(Block::is_compact)
     }
 
-    /// Ends recovery: counts the rows and finds the slots to use again.
+    /// Ends recovery: counts the rows and finds the slots to reuse.
     pub fn finish_restore(&self) {
         let mut rows = 0;
         let mut free = Vec::new();
         for block in self.blocks.iter() {
             if block.is_compact() {
-                // Its slots are used again when all of its rows have gone.
+                // Its slots are reused when all of its rows are deleted.
                 rows += i64::from(block.rows_present());
                 continue;
             }
@@ -182,7 +183,7 @@ impl Table {
         while self.blocks.len() <= row.block().0 {
             let known = self.blocks.len();
             if let Some(before) = self.blocks.last() {
-                // Full as far as inserts care; `finish_restore` finds the slots that are not.
+                // Full for inserts; `finish_restore` finds the free slots.
                 before.allocate_through(Slot(self.layout.slots - 1));
             }
             self.grow(known);
@@ -192,7 +193,7 @@ impl Table {
         block
     }
 
-    /// Has a block be one that is written to.
+    /// Prepares a block for writing.
     #[inline]
     fn prepare_restored(&self, block: &Block) {
         if block.is_compact() {
@@ -201,11 +202,11 @@ impl Table {
         block.prepare_write();
     }
 
-    /// Puts the rows of a compact block back as they were before it became that.
+    /// Restores the rows of a compact block to their form before it became compact.
     #[cold]
     fn decode_restored(&self, block: &Block) {
         let guard = crate::pin();
-        let compact = block.compact().expect("the caller has looked");
+        let compact = block.compact().expect("the caller has checked it");
         let slots: Vec<u32> = (0..compact.slots()).filter(|slot| block.is_present(Slot(*slot))).collect();
         let rows: Vec<RowId> = slots.iter().map(|slot| block.row(Slot(*slot))).collect();
         let columns: Vec<ArrayRef> = compact.columns().iter().map(|column| column.take(&slots)).collect();
@@ -214,13 +215,13 @@ impl Table {
             compact.count_dead();
         }
         let given_up = block.give_up_compact(self.nothing(), &guard);
-        assert!(given_up, "nobody but who restores its rows knows of the block");
+        assert!(given_up, "only the thread that restores its rows uses the block");
         self.restore_batch(&rows, &columns);
         block.allocate_through(Slot(self.layout.slots - 1));
     }
 }
 
-/// Rows that recovery puts where they were; nobody else knows of them yet.
+/// Rows that recovery puts in place; no other thread can reach them yet.
 pub struct Restored<'t> {
     block: &'t Block,
     slot: Slot,
@@ -252,7 +253,7 @@ impl Restored<'_> {
         self.block.store_strings_column(self.slot, self.rows, column, strings);
     }
 
-    /// The rows are there, with all their columns.
+    /// Completes the insertion of the rows, with all their columns.
     #[inline]
     pub fn insert(self) {
         set_bits(self.block.present_words(), self.slot, self.rows);
@@ -270,7 +271,7 @@ mod tests {
     use firn_base::{Representation, TableId};
     use std::collections::BTreeMap;
 
-    /// What is changed, deleted and put in has the same result whether a block is compact by then or not.
+    /// Changes, deletes and inserts have the same result whether a block is compact by then or not.
     #[test]
     fn rows_of_blocks_that_are_compact_while_the_log_is_read_are_changed_as_any() {
         let specs = vec![
@@ -284,7 +285,7 @@ mod tests {
             let row = |block: u64, slot: u32| RowId::new(BlockNumber(block), Slot(slot));
             let mut filled = Vec::new();
             for number in 0..3 {
-                // The last had gaps, at its beginning, in its middle and at its end.
+                // The last one had gaps, at its beginning, in its middle and at its end.
                 let is_there = |slot: &u32| number < 2 || slot % 10 > 2 && *slot < slots - 20;
                 let there: Vec<u32> = (0..slots).filter(is_there).collect();
                 let rows: Vec<RowId> = there.iter().map(|slot| row(number, *slot)).collect();
@@ -305,11 +306,11 @@ mod tests {
                 assert!((0..3).all(|number| table.has_become_compact(BlockNumber(number))));
                 assert!(!filled.is_empty() && filled.iter().all(|row| table.delete_restored(*row)));
             }
-            // The first has a row less, and one that is changed; the second only a row less.
+            // The first has one row less, and a changed one; the second only one row less.
             for block in [0, 1] {
                 assert!(table.delete_restored(row(block, 17)) && !table.delete_restored(row(block, 17)));
             }
-            let restored = table.restored(row(0, 18)).expect("it is there");
+            let restored = table.restored(row(0, 18)).expect("the row exists");
             restored.set(ColumnId(1), &Cell::text("another name, which is long as well"));
             assert!(table.restored(row(0, 17)).is_none());
             let compact = table.blocks.iter().filter(|block| block.is_compact()).count();
@@ -328,7 +329,7 @@ mod tests {
                 }
             }
             assert_eq!(table.approximate_rows(), content.len() as u64);
-            content.remove(&row(0, 17).to_bits()).expect("it was put in again, with whatever lay there");
+            content.remove(&row(0, 17).to_bits()).expect("the row was inserted again");
             content
         };
         let expected = content(false);

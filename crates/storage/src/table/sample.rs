@@ -1,4 +1,4 @@
-//! Rows spread over a table, by which a planner estimates, and what it has derived from them.
+//! A sample of rows spread over a table, from which a planner estimates, and what it has derived from it.
 
 use super::Table;
 use firn_base::sync::Arc;
@@ -6,8 +6,8 @@ use firn_base::{BlockNumber, RowId, Slot};
 use std::any::Any;
 
 impl Table {
-    /// The ids of at most so many slots, spread evenly over the table; all if it has no more. The same table gives the same ids.
-    /// A snapshot need not see a row in each.
+    /// The ids of at most `most` slots, spread evenly over the table; all if it has no more. The same table
+    /// gives the same ids. A snapshot need not see a row in each.
     pub fn spread_rows(&self, most: usize) -> Vec<RowId> {
         let allocated: Vec<u32> = self.blocks.iter().map(|block| block.allocated()).collect();
         let total: u64 = allocated.iter().map(|slots| u64::from(*slots)).sum();
@@ -15,7 +15,7 @@ impl Table {
         let mut rows = Vec::with_capacity(count as usize);
         let (mut block, mut before) = (0, 0);
         for number in 0..count {
-            // One slot of each of `count` stretches, at a place in it that does not repeat.
+            // One slot of each of `count` intervals, at a pseudorandom place in it.
             let (start, end) = (number * total / count, (number + 1) * total / count);
             let slot = start + spread(number) % (end - start);
             while slot >= before + u64::from(allocated[block]) {
@@ -27,12 +27,12 @@ impl Table {
         rows
     }
 
-    /// What a planner has last kept with the table.
+    /// The data that a planner has stored with the table.
     pub fn estimates(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         self.estimates.read().clone()
     }
 
-    /// Keeps something of a planner's with the table, in place of what it kept before. It goes with the table.
+    /// Stores data of a planner with the table, in place of the former data. It is dropped with the table.
     pub fn set_estimates(&self, estimates: Arc<dyn Any + Send + Sync>) {
         *self.estimates.write() = Some(estimates);
     }

@@ -1,17 +1,21 @@
-//! Slots: which ones new rows are given, and how gaps between rows are closed.
+//! Slots: which ones new rows get, and how gaps between rows are closed.
 //!
-//! A new row takes the slot of a dead one, if there is such a slot, or the next of the block that is being filled.
+//! A new row gets the slot of a dead one, if there is one, or the next slot of the block that is being
+//! filled.
 //!
-//! *Gaps* are slots without a row in blocks that nobody writes to. Rows of the emptiest blocks fill those of the
-//! fullest, so that these can be frozen, and the memory of those be given up (seed 004 §5.3.1, the approximate
-//! algorithm).
+//! *Gaps* are slots without a row in blocks to which no transaction writes. Rows of the emptiest blocks fill
+//! those of the fullest, so that the full ones can be frozen, and the memory of the empty ones freed. This is
+//! the approximate algorithm of Li, "Supporting Hybrid Workloads for In-Memory Database Management Systems
+//! via a Universal Columnar Storage Format", CMU 2019, section 5.3.1.
 //!
-//! A row moves as any transaction would move it: it is deleted where it was and inserted where it goes, with its
-//! index entries. So readers, validation, log and recovery need not know of it, and whoever wants to change such a
-//! row at that moment has a conflict, which is rare with rows that have been left alone for long.
+//! A row moves as any transaction would move it: it is deleted in its old place and inserted in the new one,
+//! with its index entries. So readers, validation, log and recovery do not treat it specially. A transaction
+//! that wants to change such a row at the same time has a conflict, which is rare for rows that have been
+//! cold for long.
 //!
-//! A slot that holds no row, and no version, is in the list of free slots, or somebody has taken it from there to fill
-//! it, or it was filled in a private table by what its transaction has taken back, until the collector comes. Whoever plans moves takes those that are to be filled, so that nobody else does.
+//! A slot without a row and without a version is in the list of free slots, unless it was taken from there to
+//! be filled. In a private table it may also be a slot whose insertion was undone, until the collector comes.
+//! A plan of moves takes the slots to be filled, so that no other transaction gets them.
 
 use super::Table;
 use crate::block::Block;
@@ -28,7 +32,7 @@ use std::collections::{HashMap, HashSet};
 /// In the place of the number of the block that is being filled, if there is none yet: no block has it.
 pub(super) const NONE: u64 = (1 << BLOCK_BITS) - 1;
 
-/// A row that is to go to a slot, which is free and which nobody else will be given.
+/// A row that is to be moved to a slot, which is free and which no other row gets.
 pub type Move = (RowId, RowId);
 
 impl Table {
@@ -46,11 +50,11 @@ impl Table {
         Ok((block, slot))
     }
 
-    /// Gives out fresh slots that follow each other in one block: at least one, at most `wanted`.
+    /// Gives out consecutive fresh slots of one block: at least one, at most `wanted`.
     pub(crate) fn allocate_slots(&self, wanted: u32) -> Result<(&Block, Slot, u32)> {
         loop {
-            // Acquire: what was done to a block that is used again comes before. A block is named here only after
-            // the directory counts it: scans go by that.
+            // Acquire: what was done to a reused block comes before. A block is set here only after it is in
+            // the directory, by which scans find it.
             let filling = BlockNumber(self.filling.load(Ordering::Acquire));
             if let Some(block) = self.blocks.get(filling)
                 && let Some((slot, count)) = block.allocate(wanted)
@@ -61,7 +65,7 @@ impl Table {
         }
     }
 
-    /// Has another block filled than that one, which is full, or not there yet.
+    /// Selects another block to be filled, since `full` is full, or does not exist yet.
     #[cold]
     fn fill_another(&self, full: BlockNumber) -> Result<()> {
         let mut emptied = self.emptied.lock();
@@ -81,13 +85,13 @@ impl Table {
         Ok(())
     }
 
-    /// Adds a block if there still are just `known`.
+    /// Adds a block if there are still `known` blocks.
     pub(super) fn grow(&self, known: u64) {
         let number = BlockNumber(known);
         self.blocks.grow(known, || Block::new(self.id, number, self.layout.clone(), self.budget.clone()));
     }
 
-    /// Gives a slot out again from now on; one of a compact block not before all others of it.
+    /// Makes a slot available again; those of a compact block only all together.
     pub(crate) fn free_slot(&self, row: RowId) {
         let block = self.block(row);
         debug_assert!(!block.is_present(row.slot()));
@@ -97,11 +101,12 @@ impl Table {
         }
     }
 
-    /// Has no slot of a block be given out any more if `change` says so, to which the block has so many rows as it had
-    /// when it was frozen. False, and `change` is not asked, if somebody has been given one that he has yet to fill.
+    /// Lets no slot of a block be given out any more if `change` returns true. The block had `rows` rows when
+    /// it was frozen. Returns false, without calling `change`, if a slot has been given out that is not
+    /// filled yet.
     pub(super) fn close(&self, block: &Block, rows: u32, change: impl FnOnce() -> bool) -> bool {
         let _emptied = self.emptied.lock();
-        // Nobody takes a slot from the list as long as it is locked.
+        // No slot is taken from the list while it is locked.
         let mut free = self.free.lock();
         let allocated = block.close();
         let is_of_block = |row: &RowId| row.block() == block.number;
@@ -118,15 +123,15 @@ impl Table {
         true
     }
 
-    /// Plans so many moves at most between blocks of which none is being written to. Each slot that is not filled
-    /// afterwards has to be [given back](Table::give_back).
+    /// Plans up to `most` moves between blocks to which no transaction is writing. Each slot that is not
+    /// filled afterwards has to be [given back](Table::give_back).
     pub fn plan_moves(&self, blocks: &[BlockNumber], most: usize) -> Vec<Move> {
         let slots = self.layout.slots;
         let block =
-            |number: BlockNumber| self.blocks.get(number).expect("block numbers name existing blocks");
+            |number: BlockNumber| self.blocks.get(number).expect("block numbers refer to existing blocks");
         let mut group: Vec<(&Block, u32)> =
             blocks.iter().map(|number| (block(*number), block(*number).rows_present())).collect();
-        // The fullest first; those after as many as all rows need will be empty.
+        // The fullest first; those beyond the number that all rows need will be empty.
         group.sort_by_key(|(_, rows)| std::cmp::Reverse(*rows));
         let rows: u64 = group.iter().map(|(_, rows)| u64::from(*rows)).sum();
         let full = (rows / u64::from(slots)) as usize;
@@ -135,7 +140,7 @@ impl Table {
             std::cmp::Ordering::Equal => (rows % u64::from(slots)) as u32,
             std::cmp::Ordering::Greater => 0,
         };
-        // What stands behind the end of its block moves.
+        // Rows behind the future end of their block are moved.
         let behind = |(at, (block, _)): (usize, &(&Block, u32))| {
             let (block, first) = (*block, ends(at));
             let slots = (first..block.allocated()).rev().map(Slot);
@@ -151,7 +156,7 @@ impl Table {
         moves
     }
 
-    /// Takes free slots off the list, the lowest first.
+    /// Takes free slots from the list, the lowest first.
     fn take_free(&self, most: usize, wanted: impl Fn(&RowId) -> bool) -> Vec<RowId> {
         let mut free = self.free.lock();
         let mut taken: Vec<RowId> = free.iter().filter(|row| wanted(row)).copied().collect();
@@ -170,7 +175,7 @@ impl Table {
         self.free_count.store(free.len(), Ordering::Relaxed);
     }
 
-    /// Moves a row, unless `snapshot` does not see it. Whatever comes of it, the slot is filled or given back. Errors
+    /// Moves a row, unless `snapshot` does not see it. In any case the slot is filled or given back. Errors
     /// as for [`Table::insert`].
     pub fn move_row(
         &self,
@@ -189,22 +194,22 @@ impl Table {
         self.move_to((self.block(to), to.slot()), write_set, snapshot, from, &cells, guard)
     }
 
-    /// Gives up the memory of those of these blocks that still hold no row, until it is needed again. Not of one of
-    /// which somebody has taken a slot to fill it, or may be given one. Of how many it was.
+    /// Frees the memory of those of these blocks that still have no row, until it is needed again. Excludes a
+    /// block of which a slot has been taken to be filled, or may be given out. Returns their number.
     pub fn give_up_empty(&self, blocks: &[BlockNumber], guard: &Guard) -> usize {
         if blocks.is_empty() {
             return 0;
         }
         let mut emptied = self.emptied.lock();
-        // Nobody takes a slot from the list as long as it is locked.
+        // No slot is taken from the list while it is locked.
         let mut free = self.free.lock();
-        // How many free slots each has; there may be as many as there ever were rows.
+        // The number of free slots of each; there may be as many as there ever were rows.
         let mut counts = vec![0; self.blocks.len() as usize];
         free.iter().for_each(|row| counts[row.block().0 as usize] += 1);
         let filling = self.filling.load(Ordering::Acquire);
         let mut gone = vec![false; counts.len()];
         for number in blocks {
-            let block = self.blocks.get(*number).expect("block numbers name existing blocks");
+            let block = self.blocks.get(*number).expect("block numbers refer to existing blocks");
             let at = number.0 as usize;
             gone[at] = filling != number.0
                 && counts[at] >= block.allocated()
@@ -217,7 +222,7 @@ impl Table {
         emptied.len() - before
     }
 
-    /// The memory of all blocks that have none of their own: nothing but zeros.
+    /// The memory of all blocks that have none of their own: zeros.
     pub(super) fn nothing(&self) -> Arc<CountedMemory> {
         let make = || CountedMemory::new(Memory::zeroed(self.layout.bytes), Held::Rows, &self.budget);
         self.nothing.get_or_init(|| Arc::new(make())).clone()

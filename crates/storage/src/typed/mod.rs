@@ -1,9 +1,9 @@
 //! Rows as tuples of Rust types.
 //!
-//! Which columns a program reads or sets, and where they lie in a block, is worked out and checked once,
-//! when a [`Projection`] is made. A value is then loaded from a known place by code for its type alone:
-//! what a stored procedure compiled to machine code would do. The cells of [`crate::Table::read`] ask at
-//! every value what it is.
+//! The columns that a program reads or sets, and their places in a block, are determined and checked once,
+//! when a [`Projection`] is made. A value is then loaded from a known place by code for its type alone, as in
+//! a stored procedure compiled to machine code. The cells of [`crate::Table::read`] need a decision for every
+//! value.
 //!
 //! | Rust | SQL |
 //! |---|---|
@@ -32,7 +32,7 @@ pub use row::Row;
 pub use scan::Vectors;
 pub use table::Rows;
 
-/// One slot of a block: where the values of a row lie. Only storage makes any.
+/// One slot of a block. Only storage makes these.
 #[derive(Clone, Copy)]
 pub struct Place<'b> {
     pub(crate) block: &'b Block,
@@ -40,26 +40,26 @@ pub struct Place<'b> {
     pub(crate) at: usize,
 }
 
-/// A type that a column's values can be read as and set from.
+/// A type as which a column's values can be read and set.
 pub trait Field: 'static {
     /// Its values.
     type Value<'v>: Copy;
-    /// A value as it lies in a block, perhaps torn.
+    /// A value as a block holds it, perhaps torn.
     #[doc(hidden)]
     type Raw: Copy;
 
-    /// How many bits of a column a value takes.
+    /// The number of bits of a value in a column.
     #[doc(hidden)]
     const BITS: usize;
-    /// Whether a value stands in an ascending key as its bytes, the highest first and with its sign flipped.
+    /// Whether a value in an ascending key is its bytes, the highest first and with its sign bit inverted.
     #[doc(hidden)]
     const IS_PLAIN_KEY: bool = false;
 
-    /// Whether values of a column are of this type.
+    /// Whether the values of a column have this type.
     #[doc(hidden)]
     fn fits(column: &ColumnSpec) -> bool;
 
-    /// Loads what lies in a column now, whoever wrote it.
+    /// Loads the current value of a column, written by any transaction.
     ///
     /// # Safety
     /// The column is one of the block's, and fits.
@@ -70,11 +70,11 @@ pub trait Field: 'static {
     #[doc(hidden)]
     fn raw(cell: RawCell) -> Self::Raw;
 
-    /// The value of what has been found to be whole.
+    /// The value of a raw one that has been validated.
     #[doc(hidden)]
     fn value(place: Place<'_>, raw: Self::Raw) -> Self::Value<'_>;
 
-    /// The value as storage's other parts take it.
+    /// The value as a cell.
     #[doc(hidden)]
     fn cell<'v: 'v>(value: &Self::Value<'v>) -> Cell<'v>;
 
@@ -85,28 +85,29 @@ pub trait Field: 'static {
     #[doc(hidden)]
     unsafe fn store(place: Place<'_>, column: ColumnLayout, value: &Self::Value<'_>);
 
-    /// What lies in a column now, for an undo record. The caller owns the row, or finds out that it does not.
+    /// The current value of a column, for an undo record. The caller owns the row, or finds out later that it
+    /// does not.
     ///
     /// # Safety
     /// As for [`Field::load`].
     #[doc(hidden)]
     unsafe fn image(place: Place<'_>, column: ColumnLayout) -> RawCell;
 
-    /// Appends a value to a key, if it stands there plainly.
+    /// Appends a value to a key, if it is plain there.
     #[doc(hidden)]
     #[inline(always)]
     fn push_key(_value: &Self::Value<'_>, _key: &mut KeyBuffer) {
-        unreachable!("values of this type do not stand in keys plainly");
+        unreachable!("values of this type are not plain in keys");
     }
 
-    /// Asks the processor to fetch a value.
+    /// Prefetches a value.
     #[doc(hidden)]
     #[inline(always)]
     fn prefetch(place: Place<'_>, column: ColumnLayout) {
         place.block.prefetch_byte(column.values() + place.at * Self::BITS / 8);
     }
 
-    /// Asks the processor to fetch what a value leads to.
+    /// Prefetches what a value refers to.
     ///
     /// # Safety
     /// As for [`Field::load`].
@@ -115,7 +116,7 @@ pub trait Field: 'static {
     unsafe fn prefetch_further(_place: Place<'_>, _column: ColumnLayout) {}
 }
 
-/// Implements [`Field`] for a type of numbers that is a word in a cell.
+/// Implements [`Field`] for a number type that is a word in a cell.
 macro_rules! number {
     ($ty:ty, $load:ident, $store:ident, $pattern:pat, $to_bits:expr, $from_bits:expr $(, $key:expr)?) => {
         impl Field for $ty {
@@ -173,7 +174,7 @@ macro_rules! number {
     };
 }
 
-/// How wide the columns are whose values a type holds.
+/// The width of columns for values of a type.
 fn width_of<T>() -> firn_base::types::Width {
     firn_base::types::Width::Fixed(size_of::<T>() as u8)
 }
@@ -316,15 +317,15 @@ wide!(
 wide!([u8; 16], Representation::Uuid, value::uuid_to_words, value::uuid_from_words);
 wide!(Interval, Representation::Interval, Interval::to_words, Interval::from_words);
 
-/// Stands for strings in a [`Row`]; their values are [`Text`].
+/// Represents strings in a [`Row`]; their values are [`Text`].
 pub enum Str {}
 
-/// A string: short ones lie in it.
+/// A string; short ones are stored inline.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<'v>(Cell<'v>);
 
 impl<'v> Text<'v> {
-    /// A string of bytes.
+    /// Makes a text from bytes.
     #[inline]
     pub fn of_bytes(bytes: &'v [u8]) -> Text<'v> {
         Text(Cell::Bytes(bytes))
@@ -504,7 +505,7 @@ impl Index {
 
 /// Some columns of a table, to be read or set together.
 pub struct Projection<R: Row> {
-    /// Whose columns these are: tables share no layout.
+    /// Of the table that the columns belong to: tables share no layout.
     layout: Arc<Layout>,
     ids: R::Array<ColumnId>,
     layouts: R::Array<ColumnLayout>,
@@ -549,25 +550,25 @@ impl<R: Row> Projection<R> {
         &self.ids
     }
 
-    /// Where they lie in a block of their table.
+    /// Their layouts in a block of their table.
     #[inline(always)]
     fn layouts(&self, block: &Block) -> &R::Array<ColumnLayout> {
-        assert!(Arc::ptr_eq(&self.layout, &block.layout), "a projection is of one table");
+        assert!(Arc::ptr_eq(&self.layout, &block.layout), "a projection belongs to one table");
         &self.layouts
     }
 }
 
-/// Why a row type does not fit some columns.
+/// The reason why a row type does not fit some columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Misfit {
-    /// So many columns, and so many fields.
+    /// The numbers of columns and fields differ.
     Count {
-        /// Columns asked for.
+        /// Number of columns.
         columns: usize,
-        /// Fields of the row type.
+        /// Number of fields of the row type.
         fields: usize,
     },
-    /// The values of this column are of another type, or may be NULL and the field may not, or the other
+    /// The values of this column are of another type; or it is nullable and the field is not, or the other
     /// way round.
     Type(ColumnId),
 }

@@ -9,23 +9,23 @@ use crate::version::EntryWriter;
 use firn_base::{Cell, ColumnId};
 use firn_log::CellWriter;
 
-/// A tuple of up to twelve [`Field`]s, or an array of any number of one.
+/// A tuple of up to twelve [`Field`]s, or an array of one [`Field`] of any length.
 pub trait Row: 'static {
     /// The values of a row.
     type Values<'v>: Copy;
-    /// Values as they lie in a block.
+    /// Values as a block holds them.
     #[doc(hidden)]
     type Raws: Copy;
-    /// Something for each field.
+    /// An array with an element for each field.
     #[doc(hidden)]
     type Array<T: Copy>: Copy + AsRef<[T]>;
-    /// How many fields.
+    /// The number of fields.
     const LEN: usize;
-    /// Whether all stand in keys plainly.
+    /// Whether all are plain in keys.
     #[doc(hidden)]
     const IS_PLAIN_KEY: bool;
 
-    /// Appends the values to a key, if they stand there plainly.
+    /// Appends the values to a key, if they are plain there.
     #[doc(hidden)]
     fn push_key(values: &Self::Values<'_>, key: &mut KeyBuffer);
 
@@ -55,29 +55,29 @@ pub trait Row: 'static {
     #[doc(hidden)]
     unsafe fn store(place: Place<'_>, columns: &Self::Array<ColumnLayout>, values: &Self::Values<'_>);
 
-    /// Fills rows that follow each other, column after column.
+    /// Fills consecutive rows, column after column.
     ///
     /// # Safety
     /// As for [`Field::store`], for all of them.
     #[doc(hidden)]
     unsafe fn store_rows(first: Place<'_>, columns: &Self::Array<ColumnLayout>, rows: &[Self::Values<'_>]);
 
-    /// Gives the cells of one column to the log.
+    /// Writes the cells of one column to the log.
     #[doc(hidden)]
     fn log_column(rows: &[Self::Values<'_>], column: usize, log: &mut CellWriter<'_>);
 
-    /// Asks the processor to fetch the values.
+    /// Prefetches the values.
     #[doc(hidden)]
     fn prefetch(place: Place<'_>, columns: &Self::Array<ColumnLayout>);
 
-    /// Asks the processor to fetch what the values lead to: strings.
+    /// Prefetches what the values refer to, which are strings.
     ///
     /// # Safety
     /// As for [`Field::load`].
     #[doc(hidden)]
     unsafe fn prefetch_further(place: Place<'_>, columns: &Self::Array<ColumnLayout>);
 
-    /// Writes down what the columns hold, for an undo record.
+    /// Writes the current values of the columns to an undo record.
     ///
     /// # Safety
     /// As for [`Field::load`]; and the writer has room for all of them.
@@ -159,7 +159,7 @@ macro_rules! row {
             fn log_column(rows: &[Self::Values<'_>], column: usize, log: &mut CellWriter<'_>) {
                 match column {
                     $($at => log.extend(rows.iter().map(|row| $field::cell(&row.$at))),)*
-                    _ => unreachable!("the row has so many fields"),
+                    _ => unreachable!("the column is a field of the row"),
                 }
             }
 

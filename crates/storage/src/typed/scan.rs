@@ -1,10 +1,10 @@
-//! Scans for whoever takes no Arrow. One gives slices of numbers, a stretch of rows at a time: the values lie
-//! in memory that is used again for the next stretch, in the core's first cache. The other folds rows into a
-//! state, like [`Iterator::fold`], and copies nothing at all.
+//! Scans without Arrow. One returns slices of numbers, some rows at a time: the values are in memory that is
+//! reused for the next rows, in the core's first-level cache. The other folds rows into a state, like
+//! [`Iterator::fold`], and copies nothing.
 //!
-//! Values in a block may be written to while they are read; that comes out afterwards. Who was given slices
-//! could not go back then, so they are of copies that were looked at first. A fold can: what it has done is
-//! in its state, and the state of before is put back.
+//! Values in a block may be written to while they are read, which is detected afterwards. A caller that has
+//! already received slices could not undo its work, so slices are copies that were validated first. A fold
+//! can be undone: its effect is in its state, and the former state is restored.
 
 use super::row::Row;
 use super::{Place, Projection};
@@ -18,7 +18,7 @@ use firn_base::sync::{Arc, AtomicU16, AtomicU32, AtomicU64};
 use firn_base::{ColumnId, Slot, Snapshot};
 use std::marker::PhantomData;
 
-/// Rows of a stretch at most.
+/// The largest number of rows at a time.
 pub(crate) const VECTOR_ROWS: u32 = 2048;
 
 /// Tuples of numbers that cannot be NULL: [`Row`]s that can be scanned as slices, and folded.
@@ -33,7 +33,7 @@ pub trait Vectors: Row + Copy {
     #[doc(hidden)]
     fn fold_slices<S>(slices: &Self::Slices<'_>, rows: usize, state: &mut S, fold: &impl Fn(&mut S, Self));
 
-    /// Calls `fold` with what lies in the columns of some rows from the first one on.
+    /// Calls `fold` with the current values of the columns of some rows from the first one on.
     ///
     /// # Safety
     /// As for [`Loads::load`].
@@ -46,12 +46,12 @@ pub trait Vectors: Row + Copy {
         fold: &impl Fn(&mut S, Self),
     );
 
-    /// The row that some cells are.
+    /// The row of some cells.
     #[doc(hidden)]
     fn of(cells: &[RawCell]) -> Self;
 }
 
-/// A number that lies in a column as it is.
+/// A number that is stored in a column as it is.
 trait Number: Copy {
     type Atomic: copy::Number;
 
@@ -73,7 +73,7 @@ macro_rules! number {
             #[inline]
             fn slice(values: &Values) -> &[$representation] {
                 const { assert!(size_of::<$representation>() == size_of::<$stored>()) };
-                let Values::$kind(values) = values else { unreachable!("the projection fits the columns") };
+                let Values::$kind(values) = values else { unreachable!("the column fits the field") };
                 let values: &[$stored] = values;
                 // SAFETY: both types have this size, need no greater alignment, and take any bits.
                 unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
@@ -81,7 +81,7 @@ macro_rules! number {
 
             #[inline]
             fn shared(Place { block, at }: Place<'_>, column: ColumnId, rows: usize) -> &[$atomic] {
-                assert!(block.layout.column(column).unit() == Unit::$kind, "the projection fits the columns");
+                assert!(block.layout.column(column).unit() == Unit::$kind, "the column fits the field");
                 &block.$column(column)[at..at + rows]
             }
 
@@ -113,7 +113,7 @@ macro_rules! vectors {
 
             #[inline]
             fn slices<'v>(columns: &mut dyn Iterator<Item = &'v Values>) -> Self::Slices<'v> {
-                ($($field::slice(columns.next().expect("one for every field")),)*)
+                ($($field::slice(columns.next().expect("every field has a column")),)*)
             }
 
             #[inline]
@@ -140,7 +140,7 @@ macro_rules! vectors {
                 let (chunks, rest) = (rows / LANES, rows % LANES);
                 let shared = ($($field::shared(first, columns[$at], rows).as_chunks::<LANES>(),)*);
                 let shared = ($((&shared.$at.0[..chunks], &shared.$at.1[..rest]),)*);
-                // Of its own, so that it may lie in registers.
+                // A local copy, so that it may be in registers.
                 let mut own = *state;
                 for chunk in 0..chunks {
                     // SAFETY: by the caller.
@@ -171,7 +171,7 @@ vectors!(A 0, B 1, C 2, D 3, E 4, F 5);
 vectors!(A 0, B 1, C 2, D 3, E 4, F 5, G 6);
 vectors!(A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7);
 
-/// [`Vectors::fold_by`] the best loads that there are.
+/// [`Vectors::fold_by`] with the best loads that the processor has.
 fn fold<R: Vectors, S: Copy>(
     first: Place<'_>,
     columns: &[ColumnId],
@@ -181,7 +181,7 @@ fn fold<R: Vectors, S: Copy>(
 ) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     if is_x86_feature_detected!("avx2") {
-        /// What is inlined here may use AVX2 throughout, the caller's `fold` as well.
+        /// Code that is inlined here may use AVX2 throughout, including the caller's `fold`.
         #[target_feature(enable = "avx2")]
         fn by_avx2<R: Vectors, S: Copy>(
             first: Place<'_>,
@@ -190,13 +190,13 @@ fn fold<R: Vectors, S: Copy>(
             state: &mut S,
             fold: &impl Fn(&mut S, R),
         ) {
-            // SAFETY: whoever is here has it.
+            // SAFETY: the caller has checked for it.
             unsafe { R::fold_by::<copy::Avx2, S>(first, columns, rows, state, fold) };
         }
-        // SAFETY: just asked.
+        // SAFETY: just checked.
         return unsafe { by_avx2(first, columns, rows, state, fold) };
     }
-    // SAFETY: every processor has these.
+    // SAFETY: every processor can do this.
     unsafe { R::fold_by::<copy::OneByOne, S>(first, columns, rows, state, fold) };
 }
 
@@ -226,7 +226,7 @@ impl<R: Vectors, S: Copy, F: Fn(&mut S, R)> Sink for Folding<'_, S, F, R> {
     #[inline]
     fn take(&mut self, block: &Block, from: u32, to: u32) {
         if block.is_compact() {
-            // By parts of which the decoded values stay in a cache.
+            // In parts whose decoded values fit into a cache.
             return (from..to).step_by(VECTOR_ROWS as usize).for_each(|first| {
                 let rows = (to - first).min(VECTOR_ROWS);
                 let columns = scan::decode(block, self.columns, first, first + rows);
@@ -257,18 +257,17 @@ impl Table {
 }
 
 impl TableScan {
-    /// Calls `visit` with the next rows, a stretch of at most a few thousand at a time, as far as the block
-    /// goes that they lie in; false if the table is through. Several threads may share the scan.
+    /// Calls `visit` with the next rows, at most a few thousand at a time, up to the end of their block.
+    /// Returns false at the end of the table. Several threads may share the scan.
     pub fn next_vectors<R: Vectors>(&self, guard: &Guard, visit: &mut impl FnMut(R::Slices<'_>)) -> bool {
         self.next_block(guard, &mut |columns| visit(R::slices(columns)))
     }
-    /// Calls `fold` with a state and each row of the next few blocks; false if the table is through. Several
-    /// threads may share the scan, each with its own state.
+    /// Calls `fold` with a state and each row of the next few blocks. Returns false at the end of the table.
+    /// Several threads may share the scan, each with its own state.
     ///
-    /// Rows are read in place. If somebody turns out to have changed some of them meanwhile, the state of
-    /// before is put back, and they are read once more, as the snapshot sees them. So `fold` may be called
-    /// with values that never stood in a row together. It must return whatever it is given, and may have no
-    /// effect but on the state.
+    /// Rows are read in place. If a writer has changed some of them meanwhile, the former state is restored,
+    /// and they are read once more, as the snapshot sees them. So `fold` may be called with values that never
+    /// were in one row together. It must return for any values, and must have no effect except on the state.
     pub fn fold_next<R: Vectors, S: Copy>(
         &self,
         guard: &Guard,

@@ -1,4 +1,4 @@
-//! What a [`Table`] does with rows as tuples. The protocols are those of `crate::table` and
+//! The operations of a [`Table`] on rows as tuples. The protocols are those of `crate::table` and
 //! `crate::block`; errors are those of the functions of the same name there.
 
 use super::{Misfit, Place, Projection, Row};
@@ -12,8 +12,8 @@ use firn_base::{ColumnId, Result, RowId, Slot, Snapshot};
 use smallvec::SmallVec;
 use std::ops::Bound;
 
-/// Rows that were looked for under some keys of a unique index, at most [`Rows::MOST`], and whose
-/// values are on their way to the cache.
+/// The result of a search for some keys of a unique index, at most [`Rows::MOST`]. The rows' values are being
+/// prefetched.
 #[derive(Clone, Copy)]
 pub struct Rows {
     found: [std::result::Result<Option<RowId>, ()>; AT_ONCE],
@@ -21,7 +21,7 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// How many keys are looked for at once.
+    /// How many keys are searched for at once.
     pub const MOST: usize = AT_ONCE;
 }
 
@@ -146,9 +146,9 @@ impl Table {
         self.read_as(snapshot, row, projection, guard)
     }
 
-    /// Looks for the rows under `keys`, at most [`Rows::MOST`], all together, and fetches what reading
-    /// them will touch. They are read by [`Table::read_located`], under the same guard, whenever that
-    /// suits: the more is done before, the less is waited for.
+    /// Searches for the rows under `keys`, at most [`Rows::MOST`], all together, and prefetches what reading
+    /// them will touch. [`Table::read_located`] reads them later, under the same guard: the more work is done
+    /// before, the less time is spent waiting.
     #[inline]
     pub fn locate<K: Row, R: Row>(
         &self,
@@ -168,7 +168,7 @@ impl Table {
         rows
     }
 
-    /// Asks the processor to fetch what reading or setting these columns of some rows touches.
+    /// Prefetches what reading or setting these columns of some rows touches.
     #[inline]
     pub fn prefetch_rows_as<R: Row>(&self, rows: &Rows, projection: &Projection<R>) {
         for row in rows.found[..rows.count].iter().filter_map(|found| found.ok().flatten()) {
@@ -197,8 +197,8 @@ impl Table {
         for (number, found) in found.iter().enumerate() {
             let seen = match *found {
                 Ok(None) => None,
-                // Asked after the look-up: whoever moves a row to another key says so before. A dead row's slot
-                // may have been given to a new row meanwhile, which only its own transaction sees.
+                // Checked after the look-up: a transaction that changes a row's key sets this before. A dead
+                // row's slot may have been given to a new row meanwhile, which only its own transaction sees.
                 Ok(Some(row)) if !self.have_keys_changed() && !self.is_headed_by(row, snapshot, guard) => {
                     self.read_as(snapshot, row, projection, guard).map(|values| (row, values))
                 }
@@ -216,12 +216,12 @@ impl Table {
     #[inline(always)]
     fn is_headed_by(&self, row: RowId, snapshot: Snapshot, guard: &Guard) -> bool {
         let head = self.block(row).head(row.slot(), guard);
-        // The attic keeps nothing of transactions that run.
+        // The attic has nothing of running transactions.
         !head.is_kept() && head.record().is_some_and(|record| record.stamp() == snapshot.owner)
     }
 
-    /// As [`Table::find_as`] for any number of keys; calls `visit` in their order. While some rows are
-    /// read the next ones are on their way.
+    /// As [`Table::find_as`] for any number of keys; calls `visit` in their order. While some rows are read
+    /// the next ones are being fetched.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn find_many_as<'g, K: Row, R: Row>(
@@ -255,8 +255,8 @@ impl Table {
         }
     }
 
-    /// Calls `visit` with the rows that `snapshot` sees between bounds of an index, in key order or
-    /// against it, until it returns false; then the key it came to.
+    /// Calls `visit` with the rows that `snapshot` sees between bounds of an index, in key order or against
+    /// it, until it returns false; then returns the key that was reached.
     #[allow(clippy::too_many_arguments)]
     #[inline]
     pub fn range_as<'g, R: Row>(
@@ -276,19 +276,19 @@ impl Table {
             }
         };
         index.range_ahead(bounds, reverse, guard, &mut ahead, &mut |key, row| {
-            let goes_on = match self.sees_as(index, key, row, snapshot, projection, guard) {
+            let continues = match self.sees_as(index, key, row, snapshot, projection, guard) {
                 Some(values) => visit(row, values),
                 None => true,
             };
-            if !goes_on {
+            if !continues {
                 end = Some(KeyBuffer::from_slice(key));
             }
-            goes_on
+            continues
         });
         end
     }
 
-    /// Asks the processor to fetch what reading or setting these columns of a row touches.
+    /// Prefetches what reading or setting these columns of a row touches.
     #[inline]
     pub fn prefetch_as<R: Row>(&self, row: RowId, projection: &Projection<R>) {
         if let Some(block) = self.blocks().get(row.block()) {
@@ -296,7 +296,7 @@ impl Table {
         }
     }
 
-    /// Inserts a row; `projection` is of all columns in order.
+    /// Inserts a row; `projection` has all columns in order.
     #[inline]
     pub fn insert_as<R: Row>(
         &self,
@@ -316,7 +316,7 @@ impl Table {
         self.count_rows(1);
         let place = Place { block, at: slot.index() };
         let layouts = projection.layouts(block);
-        // Rows are filled one after another: by then the cache lines are here.
+        // Rows are filled one after another, so the cache lines have arrived when they are needed.
         block.prefetch_to_write(slot, layouts.as_ref());
         // SAFETY: the slot is checked, the columns are this block's, and the row is ours.
         unsafe { R::store(place, layouts, values) };
@@ -331,8 +331,8 @@ impl Table {
         Ok(id)
     }
 
-    /// Inserts rows: one undo record and one redo record for all that come to lie side by side.
-    /// `projection` is of all columns in order.
+    /// Inserts rows: one undo record and one redo record for all consecutive ones. `projection` has all
+    /// columns in order.
     #[inline]
     pub fn insert_rows_as<R: Row>(
         &self,
@@ -343,7 +343,7 @@ impl Table {
         guard: &Guard,
     ) -> Result<()> {
         assert!(R::LEN == self.columns().len(), "a row has all columns");
-        // Slots of dead rows lie anywhere.
+        // Slots of dead rows are not consecutive.
         while let [row, rest @ ..] = rows
             && (rest.is_empty() || self.has_free_slots())
         {
@@ -415,7 +415,7 @@ impl Table {
             let head = block.head(slot, guard);
             self.check_conflict(block, head, snapshot, RowLock::Update, guard)?;
             self.check_sharers(row, snapshot, || RowLock::NoKeyUpdate)?;
-            // What another writer changes under our eyes here, linking finds out.
+            // If another writer changes the columns meanwhile, linking fails.
             let record = write_set.push_update(block, slot, R::LEN, |entries| {
                 // SAFETY: the slot is checked, and the columns are this block's.
                 unsafe { R::remember(place, projection.ids(), layouts, entries) };
@@ -423,7 +423,7 @@ impl Table {
             if block.link(record, head) {
                 break;
             }
-            // Another writer came first, or the collector took the head away: look again.
+            // Another writer was first, or the collector has removed the head: check again.
             write_set.pop();
         }
         self.check_sharers(row, snapshot, || RowLock::NoKeyUpdate)?;

@@ -1,4 +1,4 @@
-//! Typed rows against the cells of the untyped interface, which has tests of its own.
+//! Compares typed rows with the cells of the untyped interface, which has tests of its own.
 
 use super::*;
 use crate::table::TableOptions;
@@ -80,7 +80,7 @@ fn write_set(table: &Arc<Table>) -> WriteSet {
     write_set
 }
 
-/// Texts of all lengths around the ones that lie in their view.
+/// Texts of all lengths around the limit of inline views.
 fn text(random: &mut Random) -> String {
     (0..random.uniform(0, 30)).map(|_| char::from(b'a' + random.uniform(0, 25) as u8)).collect()
 }
@@ -117,7 +117,7 @@ impl Row0 {
     }
 }
 
-/// What the untyped interface reads.
+/// The row as the untyped interface reads it.
 fn shown(table: &Table, snapshot: Snapshot, row: RowId, guard: &Guard) -> Option<String> {
     let mut cells = [Cell::Null; 12];
     table.read(snapshot, row, &ids(), &mut cells, guard).then(|| show(&cells))
@@ -160,11 +160,11 @@ fn typed_rows_are_the_rows_of_cells() -> Result<()> {
         let (id, typed) = found.as_ref().expect("every row is found");
         assert_eq!(*typed, show(&<Everything as Row>::cells(row)), "seed {seed}");
         assert_eq!(shown(&table, own(0), *id, guard).as_ref(), Some(typed), "seed {seed}");
-        assert!(table.read_as(other(0), *id, &columns, guard).is_none(), "nobody else sees it yet");
+        assert!(table.read_as(other(0), *id, &columns, guard).is_none(), "no other transaction sees it yet");
     }
     writes.stamp(Time(1));
 
-    // Changes of some columns, of which older snapshots see nothing.
+    // Changes of some columns, which older snapshots do not see.
     let some = table.projection::<(Option<Str>, i64, Str, bool)>(&[9, 3, 7, 1].map(ColumnId)).unwrap();
     let mut writes = write_set(&table);
     for (id, typed) in found.iter().flatten().step_by(3) {
@@ -193,7 +193,7 @@ fn writes_begin() -> Mark {
 }
 
 #[test]
-fn a_range_gives_rows_in_order_and_tells_where_it_was_left() -> Result<()> {
+fn a_range_gives_rows_in_order_and_returns_where_it_ended() -> Result<()> {
     let (table, index) = table();
     let columns = table.projection::<Everything>(&ids()).unwrap();
     let id = table.projection::<(i32,)>(&[ColumnId(0)]).unwrap();
@@ -253,9 +253,17 @@ fn a_type_that_does_not_fit_is_refused() {
     let (table, index) = table();
     let misfit = |column: u16| Some(Misfit::Type(ColumnId(column)));
     assert_eq!(table.projection::<(i64,)>(&[ColumnId(0)]).err(), misfit(0));
-    assert_eq!(table.projection::<(i64,)>(&[ColumnId(8)]).err(), misfit(8), "it may be NULL");
-    assert_eq!(table.projection::<(Option<i32>,)>(&[ColumnId(0)]).err(), misfit(0), "it may not");
-    assert_eq!(table.projection::<(i32, i64)>(&[0, 5].map(ColumnId)).err(), misfit(5), "it is a double");
+    assert_eq!(table.projection::<(i64,)>(&[ColumnId(8)]).err(), misfit(8), "the column is nullable");
+    assert_eq!(
+        table.projection::<(Option<i32>,)>(&[ColumnId(0)]).err(),
+        misfit(0),
+        "the column is not nullable"
+    );
+    assert_eq!(
+        table.projection::<(i32, i64)>(&[0, 5].map(ColumnId)).err(),
+        misfit(5),
+        "the column is a double"
+    );
     assert_eq!(table.projection::<[Str; 2]>(&[7, 9].map(ColumnId)).err(), misfit(9));
     let count = Misfit::Count { columns: 1, fields: 2 };
     assert_eq!(table.projection::<(i32, i32)>(&[ColumnId(0)]).err(), Some(count));
@@ -265,7 +273,7 @@ fn a_type_that_does_not_fit_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "a projection is of one table")]
+#[should_panic(expected = "a projection belongs to one table")]
 fn a_projection_of_another_table_is_refused() {
     let ((table, _), (elsewhere, _)) = (table(), table());
     let columns = elsewhere.projection::<Everything>(&ids()).unwrap();
@@ -298,7 +306,7 @@ fn slices_and_folds_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
         }) {}
         rows
     };
-    // Sums depend on no order: of values, and of values by their places.
+    // Sums that do not depend on the order: of values, and of values with their places.
     let fold = || {
         let mut sums = (0, 0i64, 0i64, 0f64);
         let scan = table.scan_as(other(1), &numbers);
@@ -332,7 +340,7 @@ fn slices_and_folds_of_a_scan_hold_what_the_snapshot_sees() -> Result<()> {
     for row in ids.values().iter().step_by(7) {
         table.update_as(&mut writes, own(1), RowId::from_bits(*row), &id, &(-1,), guard)?;
     }
-    assert!(rows() == before, "nobody has committed that");
+    assert!(rows() == before, "no commit has changed the rows");
     assert_eq!(fold(), folded);
     Ok(())
 }

@@ -126,11 +126,15 @@ impl Parser<'_> {
         // The level of the last step if that does not associate and ends in an operand.
         let mut closed = level::NONE;
         while let Some((infix, level)) = self.infix(mode) {
-            if level <= floor || (stop != Stop::Nowhere && self.stops(stop)) {
+            if level <= floor {
                 break;
             }
+            // Even where the operator could be a label.
             if level == closed {
                 return self.unexpected();
+            }
+            if stop != Stop::Nowhere && self.stops(stop) {
+                break;
             }
             let start = left.span.start;
             if matches!(infix, Infix::Or | Infix::And) {
@@ -170,8 +174,13 @@ impl Parser<'_> {
         let span = self.span_from(start);
         let mut ends_in_operand = false;
         let kind = match infix {
+            Infix::Like(LikeKind::SimilarTo) => {
+                self.expect_keyword(Keyword::To)?;
+                ends_in_operand = true;
+                self.like(LikeKind::SimilarTo, is_negated)?
+            }
             Infix::Like(kind) => match self.optional_quantifier(mode) {
-                Some(is_all) if kind != LikeKind::SimilarTo => {
+                Some(is_all) => {
                     let symbol = match (kind, is_negated) {
                         (LikeKind::Like, false) => "~~",
                         (LikeKind::Like, true) => "!~~",
@@ -180,7 +189,6 @@ impl Parser<'_> {
                     };
                     self.quantified(Operator::from_symbol(symbol), is_all)?
                 }
-                Some(_) => return self.unexpected(),
                 None => {
                     ends_in_operand = true;
                     self.like(kind, is_negated)?
@@ -336,9 +344,6 @@ impl Parser<'_> {
     }
 
     fn like(&mut self, kind: LikeKind, is_negated: bool) -> Result<StepKind> {
-        if kind == LikeKind::SimilarTo {
-            self.expect_keyword(Keyword::To)?;
-        }
         let pattern = self.expr_above(level::MATCH, Mode::Full)?;
         let escape = if self.accept_keyword(Keyword::Escape) {
             Some(self.expr_above(level::MATCH, Mode::Full)?)

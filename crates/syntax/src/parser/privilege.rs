@@ -15,6 +15,15 @@ impl Parser<'_> {
         })
     }
 
+    /// An element of a schema, which grants privileges but no roles.
+    pub(super) fn grant_in_schema(&mut self) -> Result<Statement> {
+        self.record("GRANT", &[], |r| {
+            r.word(Keyword::Grant)?;
+            r.privileges()?;
+            r.grant_on(false)
+        })
+    }
+
     pub(super) fn revoke(&mut self) -> Result<Statement> {
         self.record("REVOKE", &[], |r| {
             r.word(Keyword::Revoke)?;
@@ -72,11 +81,10 @@ impl Parser<'_> {
             }
             let role = r.parser.role()?;
             if r.at(Keyword::Rename) {
-                let checked = role.clone();
+                r.parser.check_role_name(&role)?;
                 r.push(Part::Role(role));
                 r.words(&[Keyword::Rename, Keyword::To])?;
                 let new_name = r.parser.role_name()?;
-                r.parser.check_role_name(&checked)?;
                 r.push(Part::Name(new_name));
                 return Ok(());
             }
@@ -252,18 +260,24 @@ impl Recorder<'_, '_> {
 
     fn grant_rest(&mut self, is_default: bool) -> Result<()> {
         let may_be_roles = self.privileges()? && !is_default;
-        let is_role = may_be_roles && self.at(Keyword::To);
-        if !is_role {
-            self.target(is_default)?;
+        if !(may_be_roles && self.at(Keyword::To)) {
+            return self.grant_on(is_default);
         }
         self.word(Keyword::To)?;
-        if is_role {
-            self.roles()?;
-        } else {
-            self.grantees()?;
-        }
+        self.roles()?;
         if self.optional(Keyword::With) {
-            self.words(&[if is_role { Keyword::Admin } else { Keyword::Grant }, Keyword::Option])?;
+            self.words(&[Keyword::Admin, Keyword::Option])?;
+        }
+        self.granted_by(is_default)
+    }
+
+    /// Behind the privileges of a GRANT.
+    fn grant_on(&mut self, is_default: bool) -> Result<()> {
+        self.target(is_default)?;
+        self.word(Keyword::To)?;
+        self.grantees()?;
+        if self.optional(Keyword::With) {
+            self.words(&[Keyword::Grant, Keyword::Option])?;
         }
         self.granted_by(is_default)
     }

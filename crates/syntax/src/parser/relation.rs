@@ -228,7 +228,7 @@ impl Parser<'_> {
         while matches!(self.keyword(), Some(Keyword::Create | Keyword::Grant)) {
             let start = self.start();
             let statement = if self.at_keyword(Keyword::Grant) {
-                self.grant()?
+                self.grant_in_schema()?
             } else {
                 self.advance();
                 self.create_in_schema()?

@@ -1,4 +1,5 @@
-//! Inserting many rows: keys that enter their indexes together, and files of tables that the transaction has made.
+//! Inserting many rows: keys that enter their indexes together, and files of tables that the transaction has
+//! created.
 
 use super::{Change, Transaction};
 use crate::loads::{self, Loading};
@@ -8,12 +9,12 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use firn_storage::{Table, WaitingKeys, pin};
 
-/// What a transaction keeps of rows that it inserts in bulk.
+/// The state of bulk inserts of a transaction.
 #[derive(Default)]
 pub(super) struct Bulk {
-    /// The files with blocks of tables that it has made.
+    /// The files with blocks of tables that it has created.
     pub files: Option<Box<Loading>>,
-    /// Keys of rows that the running statement has inserted into a table and that wait to enter their indexes together.
+    /// Waiting keys of rows that the running statement has inserted into a table.
     waiting: Option<Box<(Arc<Table>, WaitingKeys)>>,
 }
 
@@ -23,7 +24,7 @@ impl Bulk {
         self.waiting.as_ref().is_some_and(|waiting| !waiting.1.is_empty())
     }
 
-    /// The rows since the beginning of the statement are undone. Files are given up if one could not be written.
+    /// Called when the rows of the statement are undone. Removes the files if one could not be written.
     pub fn undo(&mut self) {
         self.waiting = None;
         if self.files.as_ref().is_some_and(|files| files.has_failed()) {
@@ -38,10 +39,11 @@ impl Bulk {
 }
 
 impl Transaction {
-    /// As [`Transaction::insert_batch`], but the keys may wait for those of later rows and enter the indexes together, on at
-    /// most `threads` threads: when there are many, and at the latest by [`Transaction::enter_keys`]. Until then the rows
-    /// cannot be found by these keys, and no error reports that one is taken. An error about a row of an earlier batch names
-    /// the row by [`Error::row`] in place of its ordinal. For rows that one statement puts into one table.
+    /// As [`Transaction::insert_batch`], but keys may wait for those of later rows and enter the indexes
+    /// together, on at most `threads` threads. They enter when there are many, and at the latest by
+    /// [`Transaction::enter_keys`]. Until then the rows cannot be found by these keys, and a duplicate is not
+    /// reported. An error about a row of an earlier batch identifies the row by [`Error::row`] and not by its
+    /// ordinal. All rows are inserted by one statement into one table.
     pub fn insert_batch_waiting(
         &mut self,
         table: &Arc<Table>,
@@ -69,7 +71,7 @@ impl Transaction {
             let keys = &mut waiting.1;
             let mark = keys.mark();
             let inserted = self.insert_with_retry(table, guard, |writes, snapshot| {
-                // The rows of the attempt before have been undone.
+                // The rows of the previous attempt have been undone.
                 keys.truncate(&mark);
                 table.insert_batch_waiting(writes, snapshot, &slices, keys, guard)
             });
@@ -87,8 +89,8 @@ impl Transaction {
     }
 
     /// Enters all waiting keys of a table into their indexes, on at most `threads` threads. Errors as for
-    /// [`Transaction::insert_batch`], with the row ([`Error::row`]) in place of its ordinal; of several rows the first that
-    /// was inserted. After an error the keys are given up.
+    /// [`Transaction::insert_batch`], with the row ([`Error::row`]) instead of its ordinal; of several rows
+    /// the first that was inserted. After an error the keys are dropped.
     pub fn enter_keys(&mut self, table: &Arc<Table>, threads: usize) -> Result<()> {
         if self.bulk.has_keys_of(table) { self.enter_waiting_keys(threads, false) } else { Ok(()) }
     }
@@ -99,7 +101,8 @@ impl Transaction {
         let (table, keys) = &mut *waiting;
         let mut entered = table.enter_waiting_keys(keys, self.snapshot, threads);
         let is_taken = |error: &Error| error.state() == SqlState::UNIQUE_VIOLATION;
-        // As in `retry_with_snapshot`. The rows are there already, and entering a key a second time is harmless.
+        // As in `retry_with_snapshot`. The rows are in place already, and entering a key a second time is
+        // harmless.
         if self.is_without_snapshot() && entered.as_ref().is_err_and(is_taken) {
             self.acquire_snapshot();
             entered = table.enter_waiting_keys(keys, self.snapshot, threads);
@@ -112,9 +115,9 @@ impl Transaction {
         Ok(())
     }
 
-    /// Writes the full blocks of a table that the transaction has made to files.
+    /// Writes the full blocks of a table that the transaction has created to files.
     pub(super) fn write_ahead(&mut self, table: &Arc<Table>) -> Result<()> {
-        let ddl = self.catalog_view.ddl().expect("it has made the table");
+        let ddl = self.catalog_view.ddl().expect("the transaction has created the table");
         loads::write_ahead(&self.engine, &mut self.bulk.files, &ddl.catalog, table, self.snapshot)
     }
 }

@@ -7,7 +7,7 @@ use firn_base::Result;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 
 impl Transaction {
-    /// Foreign keys are not checked, and their actions not carried out, whenever this is raised.
+    /// While the flag is set, foreign keys are not checked, and their actions not carried out.
     #[inline]
     pub fn set_trusts_references(&mut self, flag: Arc<AtomicBool>) {
         self.trusts_references = Some(flag);

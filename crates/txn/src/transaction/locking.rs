@@ -10,7 +10,7 @@ use firn_base::{Error, Result, RowId, Snapshot, SqlState, Stamp, Time, clock};
 use firn_storage::{Closed, Guard, RowLock, Table, WriteSet};
 use std::time::Duration;
 
-/// How long it sleeps at first, and at most, before it checks the limit and looks for a deadlock again.
+/// How long it sleeps at first, and at most, before it checks the limit and searches for a deadlock again.
 const SHORTEST_SLEEP: Duration = Duration::from_micros(200);
 const LONGEST_SLEEP: Duration = Duration::from_millis(10);
 

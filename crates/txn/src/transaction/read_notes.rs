@@ -1,8 +1,9 @@
-//! Reads that are noted for a transaction by threads that do not hold it.
+//! Reads that are noted for a transaction by threads that do not own it.
 //!
-//! A query reads on several threads, and goes on between two calls in which the session has the transaction. What it has read
-//! is fixed for the most part when it begins; keys that it looks up are known only as it runs. They are collected here, and the
-//! transaction takes them over before it looks at what it has read: in particular before it validates.
+//! A query reads on several threads, and continues between two calls in which the session has the
+//! transaction. Most of what it reads is known when it begins; the keys that it looks up are known only while
+//! it runs. They are collected here, and the transaction takes them over before it uses its reads, in
+//! particular before it validates.
 
 use super::Transaction;
 use firn_base::ColumnSet;
@@ -10,13 +11,13 @@ use firn_base::sync::{Arc, Mutex};
 use firn_storage::{Index, KeyBuffer, Restriction, Table};
 use std::ops::Bound;
 
-/// Where reads of a transaction are noted.
+/// Where a transaction's reads are noted.
 #[derive(Clone, Default)]
 pub struct ReadNotes(Arc<Mutex<Vec<Note>>>);
 
 struct Note {
     table: Arc<Table>,
-    /// A range of an index; without it the table was read.
+    /// A range of an index; without it the whole table was read.
     range: Option<(Arc<Index>, Bound<KeyBuffer>, Bound<KeyBuffer>)>,
     restrictions: Arc<[Restriction]>,
     columns: ColumnSet,
@@ -53,12 +54,13 @@ impl std::fmt::Debug for ReadNotes {
 }
 
 impl Transaction {
-    /// Where others may note what they read by its snapshot; `None` if its reads are not noted.
+    /// A handle with which other threads note what they read with its snapshot; `None` if its reads are not
+    /// noted.
     pub fn read_notes(&self) -> Option<ReadNotes> {
         self.notes_reads().then(|| self.notes.get_or_init(ReadNotes::default).clone())
     }
 
-    /// Takes over what others have noted.
+    /// Takes over what other threads have noted.
     pub(super) fn take_notes(&self) {
         let Some(ReadNotes(notes)) = self.notes.get() else { return };
         let notes = std::mem::take(&mut *notes.lock());

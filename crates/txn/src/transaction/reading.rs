@@ -102,8 +102,9 @@ impl Transaction {
         table.prefetch(row, columns);
     }
 
-    /// Calls `visit` with every visible row whose key lies in the bounds, in key order or against
-    /// it, until `visit` returns false. Bounds as for [`Index::range`]. The order counts as read too, that is, the index's columns.
+    /// Calls `visit` with every visible row whose key is within the bounds, in key order or against it, until
+    /// `visit` returns false. Bounds as for [`Index::range`]. The order counts as read too, that is, the
+    /// index's columns.
     #[allow(clippy::too_many_arguments)]
     pub fn range(
         &self,

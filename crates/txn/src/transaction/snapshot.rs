@@ -1,12 +1,12 @@
-//! What becomes of a transaction's snapshot while it runs.
+//! The states of a transaction's snapshot while it runs.
 //!
-//! A transaction takes a snapshot when it begins. Some events may replace it by one of the newest committed state, or
-//! release it for a while. What an event does depends on three things: the [`SnapshotState`], the isolation level, and
-//! whether the transaction has changed the catalog. [`SnapshotState::next`] is the whole table; the methods of
-//! [`Transaction`] below perform its actions.
+//! A transaction takes a snapshot when it begins. Some events may replace it by one of the newest committed
+//! state, or release it for a while. What an event does depends on three things: the [`SnapshotState`], the
+//! isolation level, and whether the transaction has changed the catalog. [`SnapshotState::next`] is the whole
+//! table; the methods of [`Transaction`] below perform its actions.
 //!
-//! Invariant: while the state is [`Released`](SnapshotState::Released) nothing is read by the snapshot, and the
-//! transaction's slot among the active ones retains no version.
+//! Invariant: while the state is [`Released`](SnapshotState::Released) nothing is read with the snapshot, and
+//! the transaction's slot among the active ones retains no version.
 
 use super::{Isolation, StatementStart, Transaction};
 use firn_base::sync::Ordering;
@@ -21,7 +21,8 @@ pub(super) enum SnapshotState {
     Held,
     /// As `Held`. Until its first change a DDL statement may also advance it, at every level.
     Advanceable,
-    /// It has a snapshot that others read beside its statements: a running statement neither advances nor releases it.
+    /// It has a snapshot that others read during later statements: a running statement neither advances nor
+    /// releases it.
     Pinned,
     /// It has none and only inserts.
     Released,
@@ -188,10 +189,13 @@ impl Transaction {
         Ok(())
     }
 
-    /// Advances the snapshot of a long statement that reads little, so that old versions can be collected: to the newest
-    /// committed state, as [`Transaction::restart`] does. Returns false, and the snapshot stays as it is, if something that
-    /// was read reads differently there, if the catalog has changed (the statement was compiled with it), under REPEATABLE
-    /// READ, and if the snapshot is [pinned](Transaction::pin_snapshot).
+    /// Advances the snapshot of a long statement that reads little, so that old versions can be collected: to
+    /// the newest committed state, as [`Transaction::restart`] does. Returns false without a change in these
+    /// cases:
+    /// - something that was read reads differently there;
+    /// - the catalog has changed (the statement was compiled with it);
+    /// - the level is REPEATABLE READ;
+    /// - the snapshot is [pinned](Transaction::pin_snapshot).
     ///
     /// No rows of this statement or of earlier ones may be left to read.
     pub fn advance_snapshot(&mut self) -> bool {
@@ -223,8 +227,8 @@ impl Transaction {
         true
     }
 
-    /// Replaces the snapshot of a transaction that has neither read nor written by the newest committed state, as if it
-    /// began only now.
+    /// Replaces the snapshot of a transaction that has neither read nor written by the newest committed
+    /// state, as if it began only now.
     pub fn renew_snapshot(&mut self) {
         self.take_notes();
         debug_assert!(!self.has_writes() && self.reads.get_mut().is_empty());
@@ -251,7 +255,7 @@ impl Transaction {
         advances
     }
 
-    /// Pins the snapshot: a reader uses it beside later statements, so [`Transaction::advance_snapshot`] and
+    /// Pins the snapshot: a reader uses it during later statements, so [`Transaction::advance_snapshot`] and
     /// [`Transaction::release_snapshot`] have no effect any more.
     pub fn pin_snapshot(&mut self) {
         if self.after(SnapshotEvent::Pin) == Some(SnapshotAction::Acquire) {
@@ -259,10 +263,10 @@ impl Transaction {
         }
     }
 
-    /// Releases the snapshot. Until the transaction [acquires one again](Transaction::acquire_snapshot) it only inserts
-    /// rows, and reads none but those under their keys. So no version is retained for it, and committers go on collecting
-    /// their own old versions while these are in their cache: beside a snapshot of a few milliseconds TPC-C runs at seven
-    /// eighths of its speed.
+    /// Releases the snapshot. Until the transaction [acquires one again](Transaction::acquire_snapshot) it
+    /// only inserts rows, and reads only those under their keys. So no version is retained for it, and
+    /// committers continue to collect their own old versions while these are in their cache: with a snapshot
+    /// of a few milliseconds TPC-C runs at seven eighths of its speed.
     ///
     /// No effect if it has read something, under REPEATABLE READ, and if the snapshot is
     /// [pinned](Transaction::pin_snapshot). No rows of earlier statements may be left to read.
@@ -395,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn between_batches_a_pinned_snapshot_stays() {
+    fn between_batches_a_pinned_snapshot_does_not_change() {
         let advances = |action| {
             [Some((Held, action)), Some((Advanceable, action)), None, Some((Released, Action::Follow))]
         };

@@ -1,4 +1,4 @@
-//! How a transaction changes rows: memory, conflicts, and keys that are found taken.
+//! Changing rows: memory, conflicts, and keys that are found taken.
 
 use super::{Change, Isolation, Transaction};
 use arrow_array::ArrayRef;
@@ -222,8 +222,8 @@ impl Transaction {
         }
     }
 
-    /// Notes that a key was found taken, if the error says so. If a serializable transaction does not see the row that has
-    /// the key, the error may become a conflict: see [`Transaction::conflict_over_unseen`].
+    /// Notes that a key was found taken, if that is the error. If a serializable transaction does not see the
+    /// row that has the key, the error may become a conflict: see [`Transaction::conflict_over_unseen`].
     #[cold]
     pub(crate) fn violation(
         &self,
@@ -286,7 +286,8 @@ impl Transaction {
         Some(conflict)
     }
 
-    /// Checks that everything read so far reads the same in the newest committed state: 40001 if not. The snapshot stays.
+    /// Checks that everything read so far reads the same in the newest committed state: 40001 if not. The
+    /// snapshot does not change.
     #[cold]
     fn validate_so_far(&self) -> Result<()> {
         self.take_notes();

@@ -1,5 +1,5 @@
-//! Checkpoints read a table block by block while it changes: rows that come, change, move and go meanwhile, and others that
-//! come into their places, are in the end what the log says.
+//! Checkpoints read a table block by block while it changes: rows are inserted, changed, moved and deleted
+//! meanwhile, and others take their places. The result is what the log contains.
 
 use crate::cold_files::{ITEM, below, item, rows};
 use crate::durable::*;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 type Model = BTreeMap<i32, Vec<Value>>;
 
-/// Changes of one kind, by their keys; of a few rows, so that there are many commits to a checkpoint.
+/// Changes of one kind, by their keys; of a few rows, so that there are many commits during a checkpoint.
 fn change(tx: &mut Transaction, model: &mut Model, next: &mut i32, random: &mut Random) -> Result<()> {
     let items = table(tx, "items");
     let (first, step) = (below(random, model.len().max(1) as u64) as usize, 1 + below(random, 3) as usize);
@@ -39,7 +39,7 @@ fn change(tx: &mut Transaction, model: &mut Model, next: &mut i32, random: &mut 
         }
         kind => {
             for key in some {
-                let row = find(tx, &items, &Value::Integer(key)).expect("it is there");
+                let row = find(tx, &items, &Value::Integer(key)).expect("the row exists");
                 let (column, value) = match kind {
                     3 => (2, Value::Text(format!("a text of its own for the row of {key}, of {first}"))),
                     4 | 5 => (1, Value::BigInt(below(random, 1000) as i64)),
@@ -51,14 +51,14 @@ fn change(tx: &mut Transaction, model: &mut Model, next: &mut i32, random: &mut 
                 };
                 let number = usize::from(column);
                 tx.update(&items, row, &[ColumnId(column)], &[value.as_cell(ITEM[number].0)], &pin())?;
-                model.get_mut(&key).expect("it is there")[number] = value;
+                model.get_mut(&key).expect("the key exists")[number] = value;
             }
         }
     }
     Ok(())
 }
 
-/// A transaction that makes a change, and is tried again if it meets one that moves rows.
+/// A transaction that makes a change, and is repeated if it conflicts with one that moves rows.
 fn changed(engine: &Arc<Engine>, model: &mut Model, next: &mut i32, random: &mut Random) -> Ticket {
     loop {
         let (mut new_model, mut new_next) = (model.clone(), *next);
@@ -74,8 +74,8 @@ fn changed(engine: &Arc<Engine>, model: &mut Model, next: &mut i32, random: &mut
     }
 }
 
-/// What has been recovered from a checkpoint and the log can be changed, written by the next checkpoint, which keeps what it
-/// may, and recovered again, as often as one likes.
+/// A database recovered from a checkpoint and the log can be changed, written by the next checkpoint, and
+/// recovered again, any number of times. The next checkpoint keeps the files that it can.
 fn goes_on(
     disk: &Arc<SimulatedDisk>,
     engine: Arc<Engine>,
@@ -102,7 +102,7 @@ fn goes_on(
     }
 }
 
-/// What the manifest says of the times that the rows of a checkpoint show: up to which all, and up to which some.
+/// The times in the manifest: up to which the rows include all commits, and up to which some.
 fn shown(disk: &SimulatedDisk) -> (u64, u64) {
     let text = String::from_utf8((disk as &dyn Disk).read(&directory().join("MANIFEST")).unwrap()).unwrap();
     let body: serde_json::Value = serde_json::from_str(text.split_once('\n').unwrap().1).unwrap();
@@ -124,7 +124,8 @@ fn changes_of_every_kind_beside_checkpoints_are_neither_lost_nor_done_twice() {
 
         let stop = Arc::new(AtomicBool::new(false));
         type Work = fn(&Arc<Engine>);
-        // With half of the seeds blocks are frozen and encoded meanwhile, and rows of encoded ones that change go elsewhere.
+        // With half of the seeds blocks are frozen and encoded meanwhile, and changed rows of encoded ones
+        // are moved.
         let works: &[Work] = &[
             |engine| engine.checkpoint().unwrap(),
             |engine| {
@@ -147,7 +148,8 @@ fn changes_of_every_kind_beside_checkpoints_are_neither_lost_nor_done_twice() {
 
         let (mut model, mut next) = (Model::new(), 0);
         for round in 0..rounds {
-            // What may be found: the state after the last commit that was waited for, and those after later ones.
+            // The states that may be found: the one after the last commit that was waited for, and those
+            // after later ones.
             let mut states = vec![model.clone()];
             for _ in 0..25 {
                 let ticket = changed(&engine, &mut model, &mut next, &mut random);

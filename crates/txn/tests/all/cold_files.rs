@@ -1,4 +1,4 @@
-//! Cold blocks are written by one checkpoint and kept by those after it, whatever becomes of them in between.
+//! Cold blocks are written by one checkpoint and kept by those after it, whatever happens to them meanwhile.
 
 use crate::durable::*;
 use crate::transfers;
@@ -25,7 +25,7 @@ pub fn item(key: i32, number: i64) -> Vec<Value> {
 
 /// The rows of the table by their keys, without their places, which may change.
 pub fn rows(engine: &Arc<Engine>) -> BTreeMap<i32, Vec<Value>> {
-    let (_, rows) = state(engine).remove("items").expect("the table is there");
+    let (_, rows) = state(engine).remove("items").expect("the table exists");
     let keyed = rows.into_values().map(|row| match row[0] {
         Value::Integer(key) => (key, row),
         _ => unreachable!("the first column is an integer"),
@@ -36,7 +36,7 @@ pub fn rows(engine: &Arc<Engine>) -> BTreeMap<i32, Vec<Value>> {
 fn freeze(engine: &Arc<Engine>) {
     for _ in 0..3 {
         while engine.freeze(Duration::ZERO) != Progress::Done {
-            // Guards of other tests may be in the way.
+            // Guards of other tests may prevent it.
             pin().flush();
             std::thread::yield_now();
         }
@@ -48,7 +48,7 @@ fn blocks(engine: &Arc<Engine>, state: BlockState) -> usize {
     table(&tx, "items").block_usage().filter(|block| block.state == state && block.rows > 0).count()
 }
 
-/// A table of so many rows, in frozen blocks but for the last.
+/// A table with `count` rows, in frozen blocks except for the last.
 fn frozen_items(disk: &Arc<SimulatedDisk>, count: i32) -> Arc<Engine> {
     let engine = open(disk).unwrap();
     let mut tx = engine.begin();
@@ -73,7 +73,7 @@ fn checkpoint_bytes(disk: &SimulatedDisk, names: impl Iterator<Item = String>) -
 }
 
 #[test]
-fn what_stays_cold_is_written_once_also_after_reopening() {
+fn what_remains_cold_is_written_once_also_after_reopening() {
     let disk = SimulatedDisk::new();
     let mut engine = frozen_items(&disk, 20_000);
     engine.checkpoint().unwrap();
@@ -121,7 +121,7 @@ fn blocks_that_were_changed_are_written_again_and_files_of_few_go() {
     assert!(file_names(&disk).is_disjoint(&first), "none of the first files has a block that still counts");
 }
 
-/// Twice as much is left to itself as fits, if it is not encoded.
+/// Inserts twice as much as fits without encoding, and lets it become cold.
 #[test]
 fn what_fits_the_memory_only_when_it_is_compact_is_opened_compact() {
     const WIDE: i32 = 40;
@@ -142,13 +142,13 @@ fn what_fits_the_memory_only_when_it_is_compact_is_opened_compact() {
     commit(tx);
     freeze(&engine);
     engine.compact(Duration::ZERO);
-    assert!(blocks(&engine, BlockState::Compact) >= 24, "they are compact");
-    // Every third has gaps, since rows of it are deleted while it is.
+    assert!(blocks(&engine, BlockState::Compact) >= 24, "most blocks are compact");
+    // Every third has gaps, since rows of it are deleted meanwhile.
     let mut tx = engine.begin();
     let of_a_third = (0..keys).filter(|key| key / 1024 % 3 == 0 && key % 5 == 0);
     of_a_third.for_each(|key| delete(&mut tx, &items, &Value::Integer(key)));
     commit(tx);
-    // What is deleted and changed after the checkpoint the log tells of blocks that are compact by then.
+    // Changes after the checkpoint are replayed from the log into blocks that are compact by then.
     engine.checkpoint().unwrap();
     let mut tx = engine.begin();
     for key in (1..keys).step_by(1505) {
@@ -163,21 +163,21 @@ fn what_fits_the_memory_only_when_it_is_compact_is_opened_compact() {
     let limit = raw / 2;
     let limited = Config { memory_limit: Some(limit), threads: 1, ..config() };
     let engine = Engine::open_on(disk.after_kill(), limited).unwrap();
-    // Fewer than an eighth of them wait until a merge is worth it.
-    assert!(blocks(&engine, BlockState::Compact) >= 20, "they are again");
+    // Fewer than an eighth of them wait until a merge pays.
+    assert!(blocks(&engine, BlockState::Compact) >= 20, "they are compact again");
     assert!(engine.memory().total() < limit, "{} of {limit}", engine.memory().total());
     assert!(rows(&engine) == expected);
     let mut tx = engine.begin();
     let items = table(&tx, "items");
     insert(&mut tx, &items, &row(keys));
     commit(tx);
-    // Without a limit nobody is made to wait for it.
+    // Without a limit opening does not wait for that.
     let engine = open(&disk.after_kill()).unwrap();
     assert_eq!(blocks(&engine, BlockState::Compact), 0);
     assert!(rows(&engine) == expected);
 }
 
-/// Whatever happens to the blocks, checkpoints and the log together hold what was committed.
+/// In any state of the blocks, checkpoints and the log together contain what was committed.
 #[test]
 fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
     let seeds = if cfg!(miri) { 1 } else { 12 };
@@ -221,7 +221,7 @@ fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
                         } else {
                             let number = Value::BigInt(below(&mut random, 1000) as i64);
                             update(&mut tx, &items, &Value::Integer(*key), 1, &number);
-                            keep.then(|| model.get_mut(key).expect("it is there")[1] = number);
+                            keep.then(|| model.get_mut(key).expect("the key exists")[1] = number);
                         }
                     }
                     if keep { commit(tx) } else { drop(tx) }
@@ -233,7 +233,7 @@ fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
                 }
                 9 => engine.checkpoint().unwrap(),
                 10 => {
-                    // One that somebody else's deletes, which are not committed, are no concern of.
+                    // One with uncommitted deletes of another transaction, which must not matter.
                     let mut tx = engine.begin();
                     let items = table(&tx, "items");
                     let keys = model.keys().step_by(97).take(50);
@@ -260,7 +260,7 @@ fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
                     };
                     drop(engine);
                     disk = reopened;
-                    // Where there is no room for anything, all that is full becomes compact before the log is read.
+                    // Without any room, all full blocks become compact before the log is read.
                     let short = Config { memory_limit: Some(1), ..options.clone() };
                     let tight = Engine::open_on(disk.after_kill(), short).unwrap();
                     opened_compact += blocks(&tight, BlockState::Compact);
@@ -277,7 +277,8 @@ fn checkpoints_of_blocks_of_all_temperatures_hold_what_was_committed() {
     assert!(opened_compact > 0 || cfg!(miri), "blocks are compact before the log is read");
 }
 
-/// Transfers beside the freezer, the merger and checkpoints, none of which waits for another, and the plug pulled.
+/// Transfers together with the freezer, the merger and checkpoints, none of which waits for another, and
+/// power cuts.
 #[test]
 fn power_cuts_beside_everything_that_moves_rows_lose_nothing_and_halve_nothing() {
     const ACCOUNTS: i32 = 4000;
@@ -335,8 +336,8 @@ fn power_cuts_beside_everything_that_moves_rows_lose_nothing_and_halve_nothing()
             clock::sleep(Duration::from_millis(10));
             check();
         }
-        // One transfer at a time until a checkpoint has met cold blocks. If nothing did, there would be
-        // nothing to write.
+        // One transfer at a time until a checkpoint has found cold blocks. Without any transfer there would
+        // be nothing to write.
         rest.store(true, Ordering::Relaxed);
         let begin = clock::now();
         while !check() {

@@ -1,4 +1,4 @@
-//! Compact blocks: whatever becomes of a block, transactions of any age see what a model says.
+//! Compact blocks: in any state of a block, transactions of any age see what a model contains.
 
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use arrow_array::cast::AsArray;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Several blocks' worth.
+/// The rows of several blocks.
 const ACCOUNTS: i32 = if cfg!(miri) { 1100 } else { 5000 };
 
-/// Has every block that can be frozen be frozen, and then encoded.
+/// Freezes every block that can be frozen, and then encodes it.
 fn compact(engine: &Arc<Engine>) {
     compact_after(engine, Duration::ZERO);
 }
@@ -24,7 +24,7 @@ fn compact(engine: &Arc<Engine>) {
 fn compact_after(engine: &Arc<Engine>, after: Duration) {
     for _ in 0..2 {
         while engine.freeze(Duration::ZERO) != Progress::Done {
-            // Guards of other tests may be in the way.
+            // Guards of other tests may prevent it.
             pin().flush();
             std::thread::yield_now();
         }
@@ -40,7 +40,7 @@ fn compact_blocks(bank: &Bank) -> usize {
     states(bank).iter().filter(|state| **state == BlockState::Compact).count()
 }
 
-/// A bank with these accounts, of which many have the same balance, in compact blocks.
+/// A bank with these accounts, many of them with the same balance, in compact blocks.
 fn compact_bank(accounts: i32) -> Bank {
     let bank = Bank::open();
     let mut tx = bank.engine.begin();
@@ -125,7 +125,7 @@ fn others_conflict_with_an_update_of_a_compact_row_as_with_any_other() {
     assert_eq!(bank.balance(&reader, 5), Some(5 << 40));
 }
 
-/// What has been seen must be what is seen.
+/// A snapshot and what it must see.
 struct Reader {
     tx: Transaction,
     sees: Vec<(i32, i64)>,
@@ -182,7 +182,7 @@ fn transactions_of_any_age_see_what_a_model_says() {
             commit(tx);
             model = changed;
         }
-        // Enough that most blocks stay full.
+        // Enough that most blocks remain full.
         if model.len() < ACCOUNTS as usize {
             let mut tx = bank.engine.begin();
             while model.len() < ACCOUNTS as usize {
@@ -217,7 +217,7 @@ fn blocks_that_are_left_by_most_rows_are_left_by_all_and_filled_again() {
     let mut tx = bank.engine.begin();
     (1..=4 * 1024).filter(|key| key % 4 != 0).for_each(|key| bank.delete(&mut tx, key).unwrap());
     commit(tx);
-    // What is left fills one, but only a full one becomes compact.
+    // The remaining rows fill one, but only a full one becomes compact.
     while compact_blocks(&bank) > 1 {
         compact_after(&bank.engine, Duration::from_nanos(1));
     }
@@ -230,7 +230,7 @@ fn blocks_that_are_left_by_most_rows_are_left_by_all_and_filled_again() {
         bank.insert(&mut tx, key, 1).unwrap();
     }
     commit(tx);
-    assert_eq!(states(&bank).len(), blocks, "rows come to blocks that were given up");
+    assert_eq!(states(&bank).len(), blocks, "freed blocks are filled again");
     assert_eq!(bank.scan(&bank.engine.begin_read_only()).len(), 1024 + 3000);
 }
 
@@ -263,7 +263,7 @@ fn values_of_blocks_that_have_gone_go_as_well() {
         change(&|tx, key| bank.delete(tx, key).unwrap(), batch);
         assert_eq!(bank.scan(&reader), all, "batch {batch}");
         drop(reader);
-        // One that was filled last is left when another is filled.
+        // A block that was filled last is freed when another one is filled.
         while compact_blocks(&bank) > 2 {
             compact_after(&bank.engine, Duration::from_nanos(1));
         }
@@ -278,9 +278,9 @@ fn values_of_blocks_that_have_gone_go_as_well() {
 /// What a reader has taken out of the table.
 struct Kept {
     batches: Vec<ScanBatch>,
-    /// What they were then.
+    /// A digest of them at that time.
     digest: u64,
-    /// The round of the reader in which they are let go.
+    /// The round of the reader in which they are dropped.
     until: u32,
 }
 
@@ -309,7 +309,7 @@ impl Kept {
     }
 }
 
-/// Counts a reader as long as it is there, whatever ends it.
+/// Counts a reader as long as it exists, however it ends.
 struct Reads<'a>(&'a AtomicUsize);
 
 impl Drop for Reads<'_> {
@@ -318,7 +318,7 @@ impl Drop for Reads<'_> {
     }
 }
 
-/// Moves some money; and lets an account that holds nothing come, or go.
+/// Moves some money; inserts an account, or deletes one with a balance of 0.
 fn change(bank: &Bank, tx: &mut Transaction, from: i32, to: i32, new: i32) -> firn_base::Result<()> {
     for (key, by) in [(from, -7), (to, 7)] {
         let before = bank.balance(tx, key).expect("no such account is ever deleted");
@@ -331,7 +331,7 @@ fn change(bank: &Bank, tx: &mut Transaction, from: i32, to: i32, new: i32) -> fi
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "as long as it takes for blocks to become cold beside writers")]
+#[cfg_attr(miri, ignore = "runs until blocks become cold in spite of writers")]
 fn arrays_that_readers_hold_for_any_time_stay_as_they_were() {
     const ROUNDS: u32 = 200;
     const TOTAL: i64 = 1_000_000;
@@ -346,7 +346,7 @@ fn arrays_that_readers_hold_for_any_time_stay_as_they_were() {
         let random = &mut Random::seeded(seed);
         let mut written = 0;
         while reading.load(Ordering::SeqCst) > 0 {
-            // Most change a few accounts, so that blocks cool down; some go through many.
+            // Most change a few accounts, so that blocks cool; some read many.
             let among = if random.uniform(0, 1000) == 0 { i64::from(ACCOUNTS) } else { 100 };
             let [from, to] = [(); 2].map(|()| random.uniform(1, among) as i32);
             let new = ACCOUNTS * seed as i32 + 1 + random.uniform(0, 500) as i32;

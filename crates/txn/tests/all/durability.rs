@@ -1,4 +1,4 @@
-//! Nothing that was acknowledged is lost, and nothing is half there, whatever happens to the disk.
+//! Nothing that was acknowledged is lost, and nothing is there by half, whatever happens to the disk.
 
 use crate::durable::*;
 use crate::transfers;
@@ -123,7 +123,7 @@ fn checkpoints_and_reopening_at_any_point_change_nothing() {
         });
         let killed = disk.after_kill();
         let cut = disk.after_power_cut(&mut Random::seeded(checkpoints));
-        // Every other run closes properly.
+        // Every other run closes the database.
         if checkpoints % 2 == 0 {
             engine.close().unwrap();
         }
@@ -143,7 +143,7 @@ fn checkpoints_and_reopening_at_any_point_change_nothing() {
     }
 }
 
-/// Fails the disk at every single operation of a checkpoint, then cuts the power.
+/// Lets the disk fail at every single operation of a checkpoint, then cuts the power.
 #[test]
 fn a_checkpoint_that_dies_at_any_point_leaves_a_whole_database() {
     let (mut failed, mut succeeded) = (0, 0);
@@ -171,7 +171,7 @@ fn a_checkpoint_that_dies_at_any_point_leaves_a_whole_database() {
                 let code = if fault == Fault::Full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
                 assert_eq!(error.state(), code, "{error:?}");
                 failed += 1;
-                // The database goes on, and the next checkpoint makes up for it.
+                // The database continues, and the next checkpoint succeeds.
                 let mut tx = engine.begin();
                 let items = table(&tx, "items");
                 insert(&mut tx, &items, &item(2000));
@@ -208,7 +208,7 @@ fn a_large_table_goes_into_several_files_even_by_one_thread() {
     assert_eq!(state(&open()), before);
 }
 
-/// Transfers on several threads, checkpoints beside them, and the plug pulled all the time.
+/// Transfers on several threads together with checkpoints, and repeated power cuts.
 #[test]
 fn power_cuts_under_load_lose_nothing_acknowledged_and_halve_nothing() {
     for seed in 0..3 {
@@ -341,7 +341,7 @@ fn a_sequence_never_gives_a_value_twice_and_loses_few() {
             engine.checkpoint().unwrap();
             last = engine.next_value(&sequence).unwrap();
         }
-        // A value counts as given once something that was committed after it is durable.
+        // A value counts as returned once something that was committed after it is durable.
         let mut tx = engine.begin();
         create_sequence(&mut tx, &format!("other{round}"));
         commit(tx);
@@ -398,7 +398,7 @@ fn a_table_that_has_not_changed_keeps_its_file() {
     let after = files(&disk, "checkpoint");
     assert_eq!(before.iter().filter(|path| after.contains(path)).count(), 1);
 
-    // Also if the change came before a crash and the checkpoint after it.
+    // Also if the change was made before a crash and the checkpoint after it.
     change(&engine, 3);
     let expected = state(&engine);
     let killed = disk.after_kill();

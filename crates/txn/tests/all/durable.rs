@@ -1,4 +1,4 @@
-//! What the tests of durability share: databases on a simulated disk, and all there is in one.
+//! Helpers of the durability tests: databases on a simulated disk, and their whole content.
 
 use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::sync::Arc;
@@ -18,13 +18,13 @@ pub fn directory() -> &'static Path {
     Path::new("/data/db")
 }
 
-/// Everything as small as it comes.
+/// All sizes as small as possible.
 pub fn config() -> Config {
     Config {
         directory: Some(directory().to_owned()),
         block_bytes: 1,
         log: LogOptions { segment_bytes: 4096 + 2048, spill_bytes: 200, ..LogOptions::default() },
-        // Rows stay where they are: some tests look there.
+        // Rows are not moved: some tests rely on their places.
         freeze_after: None,
         ..Config::default()
     }
@@ -176,12 +176,12 @@ pub fn delete(tx: &mut Transaction, table: &Arc<Table>, key: &Value) {
     tx.delete(table, row, &pin()).unwrap();
 }
 
-/// All that a database holds: per table its indexes and its rows by their ids.
+/// The content of a database: per table its indexes and its rows by their ids.
 pub type State = BTreeMap<String, (Vec<String>, BTreeMap<u64, Vec<Value>>)>;
 
 /// Reads everything and checks that the indexes agree with it.
 pub fn state(engine: &Arc<Engine>) -> State {
-    // The collector takes entries out of indexes, which are counted below.
+    // The collector removes entries from indexes, which are counted below.
     while engine.garbage_backlog() > 0 {
         std::thread::sleep(Duration::from_millis(1));
     }

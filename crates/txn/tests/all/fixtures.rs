@@ -1,4 +1,4 @@
-//! Directories that earlier programs wrote are opened. `fixtures/README.md` says how they were made.
+//! Directories that earlier versions wrote are opened. `fixtures/README.md` describes how they were made.
 
 use crate::durable::*;
 use firn_base::disk::{Disk, SimulatedDisk};
@@ -18,7 +18,7 @@ const COLUMNS: [(&str, SqlType); 6] = [
     ("day", SqlType::Date),
 ];
 
-/// Puts the files of a fixture on a disk.
+/// Puts the files of a fixture on a simulated disk.
 fn place(name: &str) -> Arc<SimulatedDisk> {
     let disk = SimulatedDisk::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/fixtures").join(name);
@@ -43,7 +43,7 @@ fn place(name: &str) -> Arc<SimulatedDisk> {
     disk
 }
 
-/// The rows that were inserted, by the rule that the fixture was made by.
+/// The rows that were inserted, by the rule with which the fixture was made.
 fn expected() -> Vec<Vec<Value>> {
     let row = |id: i32| {
         let sign = if id % 2 == 0 { "-" } else { "" };
@@ -57,7 +57,7 @@ fn expected() -> Vec<Vec<Value>> {
             Some(format!("2026-01-{:02}", id % 28 + 1)),
         ];
         let value = |(text, (_, ty)): (&Option<String>, (&str, SqlType))| match text {
-            Some(text) => text::parse(text, ty, &TextStyle::DEFAULT).expect("it is a value"),
+            Some(text) => text::parse(text, ty, &TextStyle::DEFAULT).expect("the text is a value"),
             None => Value::Null,
         };
         texts.iter().zip(COLUMNS).map(value).collect()
@@ -66,21 +66,21 @@ fn expected() -> Vec<Vec<Value>> {
 }
 
 fn rows(engine: &Arc<Engine>, name: &str) -> Vec<Vec<Value>> {
-    let (_, rows) = state(engine).remove(name).expect("the table is there");
+    let (_, rows) = state(engine).remove(name).expect("the table exists");
     rows.into_values().collect()
 }
 
 #[test]
-fn a_directory_of_version_3_opens_and_goes_on() {
+fn a_directory_of_version_3_opens_and_continues() {
     let disk = place("version-3");
     let engine = open(&disk).unwrap();
     assert_eq!(rows(&engine, "rows"), expected());
     let mut tx = engine.begin();
     let plain = definition(&tx, "rows").columns[1].ty;
-    // Its type is that of today's columns, what lies in its blocks is not.
+    // Its type is that of today's columns, its representation is not.
     assert_eq!(plain.declared, Type::new(TypeId::NUMERIC));
     assert_eq!(plain.stored, Representation::Decimal { precision: 38, scale: 16 });
-    let of_now = ColumnType::new(plain.declared).expect("columns have it");
+    let of_now = ColumnType::new(plain.declared).expect("columns of this type exist");
     let key = ColumnType::from(SqlType::Integer);
     let table_of_now = create_table(&mut tx, "now", &[(key, false), (of_now, true)]);
     let number = Value::Number(Numeric::parse("1.500").unwrap());

@@ -1,4 +1,4 @@
-//! When rows move to the gaps of other blocks, and when they stay.
+//! When rows move to the gaps of other blocks, and when they do not.
 
 use crate::support::{Bank, commit};
 use firn_base::RowId;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 const ACCOUNTS: i32 = 6000;
 
-/// Lets the freezer go on until it has ended some rounds.
+/// Runs the freezer until it has ended some rounds.
 fn freeze(engine: &Arc<Engine>) {
     for _ in 0..3 {
         while engine.freeze(Duration::ZERO) != Progress::Done {
-            // Guards of other tests may be in the way.
+            // Guards of other tests may prevent it.
             std::thread::yield_now();
         }
     }
@@ -45,7 +45,7 @@ fn rows_stay_where_a_transaction_that_waits_for_its_client_may_have_seen_them() 
     bank.set_balance(&mut waits, ACCOUNTS, 1).unwrap();
     commit(waits);
 
-    // The collector has to see that it has gone, and what was deleted.
+    // The collector has to notice the end of the reader, and the deletes.
     while places(&bank) == before {
         freeze(&bank.engine);
     }

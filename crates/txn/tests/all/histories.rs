@@ -9,7 +9,7 @@ use firn_txn::{Config, Isolation};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often all pause, where blocks become compact, until they are.
+/// How often all threads pause, if blocks should become compact, until they are.
 const PAUSES: usize = 10;
 
 fn run(isolation: Isolation, checked_as: Isolation) {
@@ -30,7 +30,7 @@ fn run(isolation: Isolation, checked_as: Isolation) {
         let rounds = if compacts { PAUSES } else { 1 };
         let mut entries = Vec::new();
         for round in 0..rounds {
-            // Not by chance: whoever writes all the time keeps blocks hot.
+            // Not by chance: writes all the time keep blocks hot.
             if round > 0 {
                 assert!(becomes_compact(&bank), "seed {seed}");
             }
@@ -46,7 +46,7 @@ fn run(isolation: Isolation, checked_as: Isolation) {
                     })
                 })
                 .collect();
-            // One reads beside them.
+            // One thread reads meanwhile.
             entries.push(run_reader(&bank, Workload { scans: true, operations: 100, ..workload }));
             entries.extend(workers.into_iter().flat_map(|worker| worker.join().unwrap()));
         }
@@ -61,7 +61,7 @@ fn becomes_compact(bank: &Bank) -> bool {
     let is_compact = || bank.accounts.block_usage().any(|block| block.state == BlockState::Compact);
     let until = Instant::now() + Duration::from_secs(60);
     while !is_compact() && Instant::now() < until {
-        // Guards of other tests may be in the way.
+        // Guards of other tests may prevent it.
         std::thread::sleep(Duration::from_millis(1));
     }
     is_compact()
@@ -77,7 +77,7 @@ fn random_serializable_histories_are_as_if_run_one_after_another() {
     run(Isolation::Serializable, Isolation::Serializable);
 }
 
-/// The check itself: it tells snapshots from what is serializable.
+/// Tests the check itself: it distinguishes snapshot isolation from serializability.
 #[test]
 #[should_panic(expected = "seed")]
 fn random_histories_of_snapshots_are_not_serializable() {

@@ -1,13 +1,15 @@
-//! Random concurrent histories against a simple model.
+//! Random concurrent histories compared with a simple model.
 //!
-//! Strategy: threads run random transactions over few keys and write down, per transaction, its read
-//! time, everything it read, and its writes with the commit time. Afterwards the committed writes
-//! are replayed in the order of their times into a map, and every read is compared with the map at
-//! its read time (plus the transaction's own writes). Invariants checked: snapshot reads (points and
-//! scans), first-updater-wins (no two overlapping transactions both wrote a row), unique keys; of
-//! serializable ones, that whoever wrote would have read the same right before its commit, also if it
-//! has moved on to a later snapshot meanwhile; of locks, that as long as one is held nobody else commits
-//! a change that it keeps away.
+//! Threads run random transactions on few keys. Each records its read time, everything it read, and its
+//! writes with the commit time. Afterwards the committed writes are replayed in the order of their times into
+//! a map. Every read is compared with the map at its read time, plus the transaction's own writes. These
+//! invariants are checked:
+//! - snapshot reads (points and scans);
+//! - first-updater-wins: no two overlapping transactions both wrote a row;
+//! - unique keys;
+//! - a serializable transaction that wrote would have read the same right before its commit, also if it has
+//!   advanced to a later snapshot meanwhile;
+//! - while a lock is held, no other transaction commits a conflicting change.
 
 use crate::support::Bank;
 use firn_base::random::Random;
@@ -17,19 +19,19 @@ use std::collections::{BTreeMap, HashMap};
 
 type State = BTreeMap<i32, i64>;
 
-/// What transactions do.
+/// The operations of transactions.
 #[derive(Clone, Copy)]
 pub struct Workload {
     pub isolation: Isolation,
-    /// How many keys there are, from 0.
+    /// The number of keys, from 0.
     pub keys: i32,
-    /// How many operations a transaction has at most.
+    /// The largest number of operations of a transaction.
     pub operations: i64,
-    /// Whether they scan: that takes time, in which others do not meet.
+    /// Whether they scan: that takes long, and so reduces conflicts.
     pub scans: bool,
 }
 
-/// What one transaction did.
+/// The record of one transaction.
 pub struct Entry {
     read_time: Time,
     /// `None` if it rolled back.
@@ -45,7 +47,7 @@ pub struct Entry {
     held_until: Time,
 }
 
-/// Runs one transaction; `stamp` makes what it writes differ from all else.
+/// Runs one transaction; `stamp` makes the values that it writes unique.
 pub fn run_transaction(bank: &Bank, workload: Workload, random: &mut Random, stamp: &mut i64) -> Entry {
     let Workload { isolation, keys, operations, scans } = workload;
     let mut tx = bank.engine.try_begin(isolation).unwrap();
@@ -74,7 +76,7 @@ pub fn run_transaction(bank: &Bank, workload: Workload, random: &mut Random, sta
             (2, Some(_)) => {
                 let locks = [RowLock::KeyShare, RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update];
                 let lock = locks[random.uniform(0, 3) as usize];
-                // A row that it has given this key itself: before, others may have had one with it.
+                // A row to which it has given this key itself: before, others may have had one with it.
                 if entry.writes.iter().any(|(written, _)| *written == key) {
                     continue;
                 }
@@ -96,7 +98,7 @@ pub fn run_transaction(bank: &Bank, workload: Workload, random: &mut Random, sta
         };
         match outcome {
             Ok(writes) if random.uniform(0, 9) == 0 => {
-                // Taken back: nothing of it may show.
+                // Rolled back: nothing of it may be visible.
                 if writes.is_empty() {
                     entry.locks.pop();
                 }
@@ -111,7 +113,7 @@ pub fn run_transaction(bank: &Bank, workload: Workload, random: &mut Random, sta
                     entry.held_until = bank.engine.now();
                     return entry;
                 }
-                // It may be that the other has ended by now; and what was read may still hold.
+                // The other one may have ended by now; and the reads may still be valid.
                 entry.held_until = bank.engine.now();
                 if tx.restart(&statement).is_err() {
                     return entry;
@@ -156,7 +158,7 @@ pub fn run_reader(bank: &Bank, workload: Workload) -> Entry {
     entry
 }
 
-/// Panics if the transactions did not do what `isolation` promises.
+/// Panics if the transactions violate the guarantees of `isolation`.
 pub fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
     // Replay the commits, keeping the state at every commit time.
     let mut states: BTreeMap<Time, State> = BTreeMap::from([(Time(0), State::new())]);
@@ -167,12 +169,12 @@ pub fn check(mut entries: Vec<Entry>, isolation: Isolation, seed: u64) {
         let Some(time) = entry.commit_time else { continue };
         let mut state = states.last_key_value().unwrap().1.clone();
         let seen = states.range(..=entry.read_time).next_back().unwrap().1;
-        // What counts is how it left each key. A row that it inserted and deleted again is nothing to
-        // anybody: meanwhile another may have taken the key.
+        // Only the final state of each key counts. A row that it inserted and deleted again has no effect:
+        // meanwhile another transaction may have taken the key.
         let net: BTreeMap<i32, Option<i64>> = entry.writes.iter().copied().collect();
         for (key, balance) in net.into_iter().filter(|(key, left)| left.is_some() || seen.contains_key(key)) {
             changes.entry(key).or_default().push((time, balance));
-            // A key that the transaction did not see may have come and gone meanwhile.
+            // A key that the transaction did not see may have been inserted and deleted meanwhile.
             let before = last_writer.insert(key, time);
             let unseen = before.is_some_and(|before| before > entry.read_time);
             assert!(!unseen || !seen.contains_key(&key), "seed {seed}: lost update of {key}");

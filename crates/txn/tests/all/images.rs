@@ -1,4 +1,4 @@
-//! Columns whose values are kept as images: numerics with scales of their own, and arrays.
+//! Columns whose values are stored as images: numerics with scales of their own, and arrays.
 
 use crate::durable::*;
 use firn_base::disk::SimulatedDisk;
@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::time::Duration;
 
-/// What the columns after the key hold.
+/// The types of the columns after the key.
 const TYPES: [TypeId; 4] = [TypeId::NUMERIC, TypeId::INT4_ARRAY, TypeId::TEXT_ARRAY, TypeId::OID];
 
 fn columns() -> Vec<(ColumnType, bool)> {
-    let column = |id| ColumnType::new(Type::new(id)).expect("columns have it");
+    let column = |id| ColumnType::new(Type::new(id)).expect("columns of this type exist");
     let key = (column(TypeId::INT4), false);
     std::iter::once(key).chain(TYPES.map(|id| (column(id), true))).collect()
 }
@@ -62,14 +62,14 @@ fn any_row(key: i32, random: &mut Random) -> Vec<Value> {
     ]
 }
 
-/// What is there, with the decimals that equality does not see.
+/// The rows with all decimals, which equality ignores.
 fn shown(rows: &Rows) -> Vec<String> {
     rows.values().map(|row| format!("{row:?}")).collect()
 }
 
-/// What the table holds; its indexes agree with it.
+/// The rows of the table; checks that its indexes agree.
 fn rows(engine: &Arc<Engine>) -> Rows {
-    let (_, rows) = state(engine).remove("items").expect("the table is there");
+    let (_, rows) = state(engine).remove("items").expect("the table exists");
     let keyed = rows.into_values().map(|row| match row[0] {
         Value::Integer(key) => (key, row),
         _ => unreachable!("the first column is an integer"),
@@ -117,7 +117,7 @@ fn by_index(tx: &Transaction, column: u16, ends: [&Value; 2]) -> Vec<i32> {
     let items = table(tx, "items");
     let indexes = items.indexes();
     let index = indexes.iter().find(|index| index.spec().columns[0].column == ColumnId(column));
-    let index = index.expect("there is one over each column");
+    let index = index.expect("each column has an index");
     let representation = index.spec().columns[0].representation;
     let guard = pin();
     let [low, high] = ends.map(|end| {
@@ -143,7 +143,7 @@ fn by_index(tx: &Transaction, column: u16, ends: [&Value; 2]) -> Vec<i32> {
     keys
 }
 
-/// Ranges of every index against the model.
+/// Compares ranges of every index with the model.
 fn check_ranges(engine: &Arc<Engine>, model: &Rows, random: &mut Random) {
     let tx = engine.begin_read_only();
     for (column, (ty, _)) in columns().into_iter().enumerate().skip(1) {
@@ -172,7 +172,7 @@ fn check_ranges(engine: &Arc<Engine>, model: &Rows, random: &mut Random) {
     }
 }
 
-/// Numerics between two, by a scan under a condition, which may yield more and never fewer.
+/// Numerics between two, by a scan under a condition, which may return more and never fewer.
 fn check_scan(engine: &Arc<Engine>, model: &Rows, random: &mut Random) {
     let tx = engine.begin_read_only();
     let items = table(&tx, "items");
@@ -239,7 +239,7 @@ fn numerics_and_arrays_outlast_changes_cold_blocks_checkpoints_and_crashes() {
     commit(tx);
     drop(items);
     check(&engine, &model, &mut random);
-    // Two blocks are full and have no gaps; guards of other tests may be in the way.
+    // Two blocks are full and have no gaps; guards of other tests may prevent it.
     for (state, is_compact) in [(BlockState::Frozen, false), (BlockState::Compact, true)] {
         while blocks(&engine, state) == 0 {
             cool(&engine, is_compact);
@@ -319,7 +319,7 @@ fn bulk_inserts_take_what_others_have_as_decimals_and_lists() {
     let mut model = Rows::new();
     for key in 0..300 {
         let mut row = any_row(key, &mut random);
-        // What decimal128(38,16) has.
+        // Values that decimal128(38,16) can represent.
         if let Value::Number(value) = &row[1]
             && value.exactly_at(16).is_none()
         {
@@ -351,10 +351,10 @@ fn redo_that_is_no_image_is_damage() {
     let engine = open(&disk).unwrap();
     let mut tx = engine.begin();
     let items = create_table(&mut tx, "items", &columns());
-    // Storage believes its callers, as long as no index orders the value.
+    // Storage trusts its callers, as long as no index orders the value.
     let cells = [Cell::i32(1), Cell::Bytes(&[1]), Cell::Null, Cell::Null, Cell::Null];
     tx.insert(&items, &cells, &pin()).unwrap();
     commit(tx);
-    let error = open(&disk.after_kill()).err().expect("it is damaged");
+    let error = open(&disk.after_kill()).err().expect("the database is damaged");
     assert_eq!(error.state(), SqlState::DATA_CORRUPTED);
 }

@@ -45,7 +45,7 @@ fn an_aborted_update_is_never_seen_by_an_older_snapshot() {
     writer.rollback();
     assert_eq!(bank.scan(&old), [(1, 10)]);
     assert_eq!(bank.scan(&bank.engine.begin()), [(1, 10)]);
-    // What was rolled back stands in nobody's way.
+    // A change that was rolled back does not conflict.
     let mut next = bank.engine.begin();
     bank.set_balance(&mut next, 1, 12).unwrap();
     bank.insert(&mut next, 2, 21).unwrap();
@@ -54,7 +54,7 @@ fn an_aborted_update_is_never_seen_by_an_older_snapshot() {
     assert_eq!(bank.scan(&old), [(1, 10)]);
 }
 
-/// More rows than a block has slots, so that they are inserted in several stretches.
+/// More rows than a block has slots, so that they are inserted in several blocks.
 #[test]
 fn rows_inserted_together_come_and_go_together() {
     const ROWS: i32 = if cfg!(miri) { 20 } else { 3_000 };
@@ -94,10 +94,10 @@ fn rows_inserted_together_come_and_go_together() {
     );
 }
 
-/// While an old snapshot keeps the records of rows that came together, and others change some of them.
+/// An old snapshot retains the records of rows that were inserted together, while others change some of them.
 #[test]
 fn every_snapshot_sees_rows_that_came_together_as_they_were_then() {
-    // Enough for scans to take them together.
+    // Enough that scans read them together.
     const ROWS: i32 = if cfg!(miri) { 12 } else { 2_500 };
     const ROUNDS: i32 = if cfg!(miri) { 2 } else { 6 };
     let bank = Bank::open();
@@ -167,7 +167,7 @@ fn a_key_is_given_to_one_row_at_a_time() {
     assert_eq!(duplicate.state(), SqlState::UNIQUE_VIOLATION);
     assert_eq!(duplicate.constraint(), Some("accounts_pkey"));
     tx.rollback_to(before);
-    // Deleting frees the key for the same transaction, for others only when it has committed.
+    // A delete frees the key for the same transaction at once, for others when it has committed.
     bank.delete(&mut tx, 1).unwrap();
     let mut other = bank.engine.begin();
     assert_eq!(bank.insert(&mut other, 1, 0).unwrap_err().state(), SqlState::SERIALIZATION_FAILURE);
@@ -234,7 +234,7 @@ fn a_savepoint_takes_back_just_what_came_after_it() {
 
 #[test]
 #[cfg_attr(miri, ignore = "inserts thousands of rows")]
-fn garbage_goes_when_nobody_reads_it_and_slots_are_used_again() {
+fn garbage_is_collected_when_it_has_no_reader_and_slots_are_used_again() {
     let bank = bank_with(&[]);
     for round in 0..50 {
         let mut tx = bank.engine.begin();
@@ -259,7 +259,7 @@ fn garbage_goes_when_nobody_reads_it_and_slots_are_used_again() {
     assert!(one_block < 500_000, "5,000 rows in turn fit into the slots of 100: {one_block}");
 }
 
-/// Savepoints bring back rows and keys that their transaction had given up.
+/// A rollback to a savepoint restores rows and keys that the transaction had removed.
 #[test]
 fn a_key_is_not_given_away_while_its_row_may_come_back_to_it() {
     let bank = bank_with(&[(1, 10)]);
@@ -299,7 +299,7 @@ fn a_key_is_not_given_away_while_its_row_may_come_back_to_it() {
 }
 
 #[test]
-fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to() {
+fn rows_that_were_changed_since_a_savepoint_are_free_after_a_rollback_to_it() {
     for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
         let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]);
         let old = bank.engine.begin();
@@ -311,7 +311,7 @@ fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to
         let change = |tx: &mut Transaction| {
             bank.set_balance(tx, 1, 12).unwrap();
             bank.set_balance(tx, 2, 21).unwrap();
-            // The lock stands between the changes.
+            // The lock is between the changes.
             bank.lock(tx, 2, RowLock::Update).unwrap();
             bank.set_balance(tx, 2, 22).unwrap();
             bank.set_balance(tx, 4, 41).unwrap();
@@ -321,7 +321,7 @@ fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to
         };
         change(&mut tx);
         tx.rollback_to(savepoint);
-        // Once more, on top of what it has let go of.
+        // Once more, above the released records.
         change(&mut tx);
         assert_eq!(bank.scan(&tx), [(1, 12), (2, 22), (4, 41), (6, 50), (7, 70)]);
         assert_eq!(bank.set_balance(&mut bank.engine.begin(), 2, 0).unwrap_err().blocker(), blocker);
@@ -334,9 +334,13 @@ fn rows_that_were_changed_since_a_savepoint_are_anybodys_once_it_is_gone_back_to
         assert_eq!(
             bank.set_balance(&mut other, 1, 13).unwrap_err().blocker(),
             blocker,
-            "it is changed still"
+            "the row is still changed"
         );
-        assert_eq!(bank.set_balance(&mut other, 4, 42).unwrap_err().blocker(), blocker, "it is locked still");
+        assert_eq!(
+            bank.set_balance(&mut other, 4, 42).unwrap_err().blocker(),
+            blocker,
+            "the row is still locked"
+        );
         bank.set_balance(&mut other, 2, 23).unwrap();
         bank.delete(&mut other, 3).unwrap();
         bank.set_key(&mut other, 5, 8).unwrap();
@@ -383,7 +387,7 @@ fn trimming_behind_a_long_reader_hides_no_conflict() {
     tx.rollback_to(savepoint);
     bank.set_balance(&mut tx, 1, 12).unwrap();
     commit(tx);
-    // More than are kept before chains are trimmed; nearly all of them go.
+    // More than are retained before chains are trimmed; nearly all of them are collected.
     for balance in 0..40_000 {
         let mut tx = bank.engine.begin();
         bank.set_balance(&mut tx, 2, balance).unwrap();
@@ -412,7 +416,7 @@ fn ddl_is_rolled_back_with_its_transaction() {
     tx.rollback_to(savepoint);
     assert_eq!(tx.catalog().schemas.len(), 3);
     tx.catalog_mut().unwrap().schemas.clear();
-    // Others neither see it nor may write to a table that it has to itself.
+    // Other transactions neither see it nor may write to a table that it has locked exclusively.
     tx.lock_exclusive(&bank.accounts).unwrap();
     assert_eq!(bank.engine.begin().catalog().schemas.len(), 3);
     tx.rollback();

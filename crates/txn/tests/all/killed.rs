@@ -1,6 +1,6 @@
-//! `kill -9` for real: a child process commits and says so, is killed at a random moment, and what it
-//! said must be there. The child is this test binary, running the ignored test below. Now and then it pauses, so that its
-//! rows become compact, and then changes them.
+//! A real `kill -9`: a child process commits and reports it, is killed at a random time, and what it has
+//! reported must be there. The child is this test binary, running the ignored test below. Now and then it
+//! pauses, so that its rows become compact, and then changes them.
 
 use crate::durable::{config, table};
 use crate::transfers;
@@ -18,10 +18,10 @@ use std::time::Duration;
 const DIRECTORY: &str = "FIRN_TEST_DIRECTORY";
 const ROUNDS: u32 = 15;
 
-/// All work for so long, and then all pause.
+/// All threads work for this long, and then all pause.
 const PHASE_MS: u128 = 20;
 
-/// Checkpoints, freezes and encodes all the time, in segments that are soon full.
+/// Checkpoints, freezes and encodes all the time, with segments that are soon full.
 fn real_config(directory: PathBuf) -> Config {
     let log = LogOptions { segment_bytes: 64 << 10, ..LogOptions::default() };
     Config {
@@ -96,19 +96,19 @@ fn child() {
     let is_pause = move || begun.elapsed().as_millis() / PHASE_MS % 2 == 1;
     let is_compact = |block: BlockUsage| block.state == BlockState::Compact;
     let accounts = table(&engine.begin(), "accounts");
-    let (cools, tells) = (engine.clone(), stdout.clone());
-    // As the threads do that are there for it, which may look once in a pause and too early.
+    let (cold_engine, cold_stdout) = (engine.clone(), stdout.clone());
+    // As the background threads do, which may run only once in a pause and too early.
     thread::spawn("cold", move || {
-        let mut told = false;
+        let mut was_compact = false;
         loop {
-            cools.freeze(Duration::ZERO);
-            cools.compact(Duration::ZERO);
-            let tell = is_pause() && accounts.block_usage().any(is_compact);
-            if tell && !told {
-                let _whole_lines = tells.lock();
+            cold_engine.freeze(Duration::ZERO);
+            cold_engine.compact(Duration::ZERO);
+            let is_compact_now = is_pause() && accounts.block_usage().any(is_compact);
+            if is_compact_now && !was_compact {
+                let _whole_lines = cold_stdout.lock();
                 println!("compact .");
             }
-            told = tell;
+            was_compact = is_compact_now;
             clock::sleep(Duration::from_millis(1));
         }
     });

@@ -1,5 +1,5 @@
-//! Tables that are filled by the transaction that makes them: their full blocks go into files, which the log names and
-//! checkpoints keep.
+//! Tables that are filled by the transaction that creates them: their full blocks are written to files, which
+//! the log refers to and checkpoints keep.
 
 use crate::durable::{
     State, commit, config, create_table, delete, drop_table, find, insert, open, state, table, try_commit,
@@ -19,7 +19,7 @@ use std::time::Duration;
 const ITEM: [(SqlType, bool); 3] =
     [(SqlType::Integer, false), (SqlType::BigInt, true), (SqlType::Text, true)];
 
-/// Rows of three blocks and a bit.
+/// Rows of somewhat more than three blocks.
 const MANY: i32 = 3 * 1024 + 100;
 
 fn item(key: i32, number: i64) -> Vec<Value> {
@@ -45,13 +45,13 @@ fn try_insert_many(tx: &mut Transaction, table: &Arc<Table>, keys: Range<i32>) -
     tx.insert_batch(table, &columns, &pin())
 }
 
-/// The files of loads that there are.
+/// The present files of loads.
 fn load_files(disk: &SimulatedDisk) -> Vec<PathBuf> {
     let files = crate::durable::files(disk, "checkpoint").into_iter();
     files.filter(|path| path.to_string_lossy().contains("-load-")).collect()
 }
 
-/// A database with a table of one row that a checkpoint holds.
+/// A database with a table of one row, which is in a checkpoint.
 fn database() -> (Arc<SimulatedDisk>, Arc<Engine>) {
     let disk = SimulatedDisk::new();
     let engine = open(&disk).unwrap();
@@ -63,7 +63,7 @@ fn database() -> (Arc<SimulatedDisk>, Arc<Engine>) {
     (disk, engine)
 }
 
-/// Has a transaction make a table and fill it.
+/// Lets a transaction create a table and fill it.
 fn load(tx: &mut Transaction) -> Arc<Table> {
     try_load(tx).unwrap()
 }
@@ -83,7 +83,11 @@ fn full_blocks_go_into_files_and_the_next_checkpoint_keeps_them() {
     let (disk, engine) = database();
     let mut tx = engine.begin();
     let items = load(&mut tx);
-    assert_eq!(state(&open(&disk.after_kill()).unwrap()).len(), 1, "nothing is there before the commit");
+    assert_eq!(
+        state(&open(&disk.after_kill()).unwrap()).len(),
+        1,
+        "the table does not exist before the commit"
+    );
     commit(tx);
     let written = load_files(&disk);
     assert!(!written.is_empty());
@@ -105,7 +109,7 @@ fn full_blocks_go_into_files_and_the_next_checkpoint_keeps_them() {
     assert_eq!(load_files(&disk), written);
     assert_eq!(reopened(&disk), expected);
 
-    // What is changed later is recovered with it.
+    // Later changes are recovered with it.
     let mut tx = engine.begin();
     for key in [0, 1500, MANY - 1] {
         update(&mut tx, &items, &Value::Integer(key), 1, &Value::BigInt(7));
@@ -117,7 +121,7 @@ fn full_blocks_go_into_files_and_the_next_checkpoint_keeps_them() {
     assert_eq!(reopened(&disk), expected);
     engine.checkpoint().unwrap();
     assert_eq!(reopened(&disk), expected);
-    // The first file holds two blocks, which have both been written to, the second one that has not.
+    // The first file has two blocks, which have both been written to, the second one has an unchanged one.
     assert_eq!(load_files(&disk), written[1..]);
     let mut tx = engine.begin();
     drop_table(&mut tx, "items");
@@ -139,7 +143,7 @@ fn changes_after_a_load_are_recovered_with_it_before_any_checkpoint() {
     commit(tx);
     let expected = state(&engine);
     assert_eq!(reopened(&disk), expected);
-    // Also if the table is gone by the end of the log, or made anew.
+    // Also if the table is dropped by the end of the log, or created again.
     let mut tx = engine.begin();
     drop_table(&mut tx, "items");
     commit(tx);
@@ -152,7 +156,7 @@ fn changes_after_a_load_are_recovered_with_it_before_any_checkpoint() {
     assert_eq!(state(&again), expected);
     let both = load_files(&killed).len();
     again.checkpoint().unwrap();
-    assert!(load_files(&killed).len() < both, "the files of the first are of no use any more");
+    assert!(load_files(&killed).len() < both, "the files of the first are not needed any more");
     assert_eq!(reopened(&killed), expected);
 }
 
@@ -180,7 +184,7 @@ fn what_is_rolled_back_or_fails_to_commit_leaves_no_file() {
     assert!(!expected.contains_key("items"));
     assert_eq!(reopened(&disk), expected);
 
-    // A second try meets nothing of it.
+    // A second attempt finds nothing of the first.
     let mut tx = engine.begin();
     load(&mut tx);
     commit(tx);
@@ -195,7 +199,7 @@ fn a_checkpoint_during_a_load_leaves_its_files_alone() {
     load(&mut tx);
     engine.checkpoint().unwrap();
     commit(tx);
-    // The reader keeps old versions, and knows nothing of the table.
+    // The reader retains old versions, and does not see the table.
     assert!(reader.catalog().tables.values().all(|table| table.name != "items"));
     engine.checkpoint().unwrap();
     let recovered = reopened(&disk);
@@ -206,7 +210,8 @@ fn a_checkpoint_during_a_load_leaves_its_files_alone() {
     assert_eq!(reopened(&disk), expected);
 }
 
-/// A transaction that makes a table does anything to it at random, with savepoints, which a map does as well.
+/// A transaction that creates a table makes random changes to it, with savepoints; a map has the same
+/// changes.
 #[test]
 fn whatever_a_transaction_does_to_its_own_table_is_there_in_the_end_and_nothing_else() {
     let seed = Random::from_entropy().next_u64();
@@ -282,7 +287,7 @@ fn whatever_a_transaction_does_to_its_own_table_is_there_in_the_end_and_nothing_
 }
 
 #[test]
-fn a_load_that_is_cut_off_at_any_operation_is_there_as_a_whole_or_not_at_all() {
+fn a_load_that_is_cut_off_at_any_operation_is_recovered_as_a_whole_or_not_at_all() {
     let mut random = Random::seeded(5);
     let (mut lost, mut kept) = (0, 0);
     for at in 0.. {
@@ -290,7 +295,7 @@ fn a_load_that_is_cut_off_at_any_operation_is_there_as_a_whole_or_not_at_all() {
         let without = state(&engine);
         disk.fail_after_operations(at, if at % 2 == 0 { Fault::Full } else { Fault::Broken });
         let mut tx = engine.begin();
-        // Who writes the files may find the disk broken while rows still come.
+        // The writer of the files may find the disk broken while rows are still being inserted.
         let loaded = try_load(&mut tx);
         let acknowledged = loaded.and_then(|_| try_commit(tx)).is_ok();
         let checkpoint = engine.checkpoint().is_ok();
@@ -349,7 +354,7 @@ fn a_file_that_the_log_names_and_that_is_missing_or_damaged_stops_the_engine() {
 fn a_load_takes_the_room_of_its_rows_once() {
     let load_and_checkpoint = |disk: &Arc<SimulatedDisk>, engine: &Arc<Engine>| {
         let mut tx = engine.begin();
-        // The writer's thread may find the disk full before the last row is there.
+        // The writer's thread may find the disk full before the last row is inserted.
         try_load(&mut tx)?;
         try_commit(tx)?;
         engine.checkpoint().map(|()| disk.clone())
@@ -366,7 +371,7 @@ fn a_load_takes_the_room_of_its_rows_once() {
     assert_eq!(error.state(), SqlState::DISK_FULL, "{error:?}");
     assert_eq!(load_files(&disk), Vec::<PathBuf>::new());
     disk.heal();
-    // Nothing else is lost by it.
+    // Nothing else is lost with it.
     let disk = load_and_checkpoint(&disk, &engine).unwrap();
     assert_eq!(reopened(&disk), state(&engine));
 }
@@ -392,7 +397,7 @@ fn loads_make_a_checkpoint_due_so_that_the_files_of_dropped_tables_go() {
 }
 
 #[test]
-fn a_load_that_the_disk_has_no_room_for_is_taken_back_and_the_transaction_goes_on() {
+fn a_load_without_room_on_the_disk_is_undone_and_the_transaction_continues() {
     let (disk, engine) = database();
     let mut tx = engine.begin();
     let other = table(&tx, "other");
@@ -401,7 +406,7 @@ fn a_load_that_the_disk_has_no_room_for_is_taken_back_and_the_transaction_goes_o
     disk.leave_room(10 << 10);
     let items = create_table(&mut tx, "items", &ITEM);
     let failed = (0..300).find_map(|part| {
-        // The writer's thread comes to it when it gets a core.
+        // The writer's thread runs when it gets a core.
         std::thread::sleep(Duration::from_millis(10));
         try_insert_many(&mut tx, &items, part * MANY..(part + 1) * MANY).err()
     });
@@ -447,7 +452,7 @@ fn a_database_without_a_log_has_no_files_of_loads() {
     assert_eq!(state(&engine)["items"].1.len(), MANY as usize);
 }
 
-/// Checkpoints remove files that nobody names, at every moment of a load.
+/// Checkpoints remove files to which nothing refers, at any time during a load.
 #[test]
 fn checkpoints_beside_loads_never_remove_what_these_have_written() {
     let (disk, engine) = database();
@@ -479,8 +484,8 @@ fn checkpoints_beside_loads_never_remove_what_these_have_written() {
     assert!(engine.statistics().checkpoints.get() > 10);
 }
 
-/// Keys of unordered rows wait, of one table at a time: until they enter nobody finds the rows by them, and what is taken back leaves
-/// nothing of them.
+/// Keys of unordered rows wait, of one table at a time. Until they enter the index, the rows cannot be found
+/// by it, and a rollback leaves no entry.
 #[test]
 fn keys_of_unordered_rows_wait_until_they_are_to_enter() {
     let (_disk, engine) = database();
@@ -503,7 +508,7 @@ fn keys_of_unordered_rows_wait_until_they_are_to_enter() {
     let is_there = |tx: &Transaction, table, key: i32| find(tx, table, &Value::Integer(key)).is_some();
     let savepoint = tx.savepoint();
     tx.insert_batch_waiting(&ordered, &columns(&[1, 2, 3]), 2).unwrap();
-    assert!(is_there(&tx, &ordered, 2), "keys in order are as quick by themselves");
+    assert!(is_there(&tx, &ordered, 2), "keys in order are as fast one by one");
     tx.enter_keys(&ordered, 2).unwrap();
     tx.insert_batch_waiting(&first, &columns(&[3, 1, 2]), 2).unwrap();
     assert!(!is_there(&tx, &first, 2));
@@ -514,7 +519,7 @@ fn keys_of_unordered_rows_wait_until_they_are_to_enter() {
     assert!(!is_there(&tx, &first, 2));
     tx.enter_keys(&first, 2).unwrap();
     assert!([1, 2, 3].iter().all(|key| is_there(&tx, &first, *key)));
-    // And they do afterwards.
+    // Afterwards they do.
     tx.insert_batch_waiting(&second, &columns(&[7, 5, 6]), 2).unwrap();
     assert!(!is_there(&tx, &second, 5));
     tx.rollback_to(savepoint);
@@ -522,11 +527,11 @@ fn keys_of_unordered_rows_wait_until_they_are_to_enter() {
     tx.enter_keys(&second, 2).unwrap();
     let found: Vec<i32> = (0..9).filter(|key| is_there(&tx, &second, *key)).collect();
     assert_eq!(found, [1, 5]);
-    // Of keys that are taken the first row is told.
+    // If several keys are taken, the first row is reported.
     tx.insert_batch_waiting(&second, &columns(&[9, 5, 8, 1]), 2).unwrap();
     let error = tx.enter_keys(&second, 2).unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
-    let row = error.row().expect("it is told");
+    let row = error.row().expect("the row is reported");
     let other = find(&tx, &second, &Value::Integer(5)).unwrap();
     assert_eq!((row.slot().0, error.other_row()), (other.slot().0 + 3, Some(other)));
     tx.rollback();

@@ -23,14 +23,14 @@ fn snapshot(engine: &Arc<Engine>) -> Transaction {
     engine.try_begin(Isolation::Snapshot).unwrap()
 }
 
-/// That what was tried met `other`, for whose end one can wait.
+/// Asserts that the attempt conflicted with `other`, whose end can be waited for.
 fn assert_blocked(result: Result<()>, other: &Transaction) {
-    let error = result.expect_err("somebody is in the way");
+    let error = result.expect_err("there is a conflict");
     assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
     assert_eq!(error.blocker(), Some(other.snapshot().owner));
 }
 
-/// The locks of a row and the changes of it that go together, as PostgreSQL's table has them.
+/// The locks and changes of a row that are compatible, according to PostgreSQL's table.
 #[test]
 fn locks_and_changes_keep_away_what_they_should() {
     let bank = bank();
@@ -54,7 +54,7 @@ fn locks_and_changes_keep_away_what_they_should() {
         other.rollback();
         assert_blocked(bank.set_key(&mut snapshot(&bank.engine), 1, 9), &holder);
         assert_blocked(bank.delete(&mut snapshot(&bank.engine), 1), &holder);
-        // Who holds it may do all of that.
+        // The holder itself may do all of that.
         bank.set_balance(&mut holder, 1, 12).unwrap();
         bank.set_key(&mut holder, 1, 9).unwrap();
         bank.delete(&mut holder, 9).unwrap();
@@ -79,7 +79,7 @@ fn locks_and_changes_keep_away_what_they_should() {
 }
 
 #[test]
-fn a_lock_that_has_ended_is_in_nobodys_way_and_takes_no_part_in_the_log() {
+fn a_lock_that_has_ended_does_not_conflict_and_is_not_logged() {
     let bank = bank();
     for lock in ALL {
         for commits in [true, false] {
@@ -95,7 +95,7 @@ fn a_lock_that_has_ended_is_in_nobodys_way_and_takes_no_part_in_the_log() {
                 }
                 false => holder.rollback(),
             }
-            // One that began before it as well: nothing has changed.
+            // A transaction that began before it as well: nothing has changed.
             bank.lock(&mut old, 1, RowLock::Update).unwrap();
             bank.set_balance(&mut old, 1, 10).unwrap();
             assert_eq!(bank.scan(&old), [(1, 10), (2, 20), (3, 30)]);
@@ -123,7 +123,7 @@ fn a_committed_change_that_is_not_seen_conflicts_unless_it_leaves_what_is_locked
     }
 }
 
-/// Who may move on locks the newest version, and finds it so once it has moved on.
+/// A transaction that may advance locks the newest version, and sees it after it has advanced.
 #[test]
 fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
     let bank = bank();
@@ -141,7 +141,7 @@ fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
         assert_blocked(newest(&mut tx, rows[1]), &writer);
         commit(writer);
         newest(&mut tx, rows[0]).unwrap();
-        // The other one is gone.
+        // The other one has ended.
         assert_eq!(newest(&mut tx, rows[1]).unwrap_err().blocker(), None);
         drop(guard);
         assert_blocked(bank.lock(&mut snapshot(&bank.engine), 1, RowLock::Update), &tx);
@@ -155,10 +155,10 @@ fn a_row_that_has_changed_is_locked_as_it_is_by_now() {
     }
 }
 
-/// By a lock of the newest version nobody sees it: what was read before has changed, and who would go on from there
-/// would lose the change (found by random histories).
+/// A lock of the newest version does not make it visible: what was read before has changed, and a transaction
+/// that continued from there would lose the change (found by random histories).
 #[test]
-fn who_locks_a_row_as_it_is_by_now_still_sees_it_as_it_was() {
+fn a_transaction_that_locks_a_newer_version_still_sees_the_old_one() {
     for lock in ALL {
         let bank = bank();
         let mut tx = bank.engine.begin();
@@ -217,7 +217,7 @@ fn locks_go_with_a_savepoint() {
     bank.set_balance(&mut other, 3, 0).unwrap();
     assert_blocked(bank.lock(&mut holder, 3, RowLock::Update), &other);
     other.rollback();
-    // It may take it again.
+    // It may take the lock again.
     bank.lock(&mut holder, 3, RowLock::Update).unwrap();
     bank.set_balance(&mut holder, 3, 33).unwrap();
     commit(holder);
@@ -231,7 +231,7 @@ fn several_share_a_row_and_the_last_of_them_lets_it_go() {
     let mut second = snapshot(&bank.engine);
     bank.lock(&mut first, 1, RowLock::KeyShare).unwrap();
     bank.lock(&mut second, 1, RowLock::Share).unwrap();
-    // Twice, and less firmly than it has it.
+    // Twice, and with a weaker lock than it has.
     bank.lock(&mut second, 1, RowLock::KeyShare).unwrap();
     assert_blocked(bank.set_balance(&mut first, 1, 11), &second);
     bank.lock(&mut first, 1, RowLock::Share).unwrap();
@@ -242,7 +242,7 @@ fn several_share_a_row_and_the_last_of_them_lets_it_go() {
     assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(13));
 }
 
-/// A reader who began before keeps every record; the locks among them tell it nothing, and go.
+/// A reader that began before retains every record; the locks among them do not affect it, and are collected.
 #[test]
 fn a_long_reader_sees_through_locks_and_they_are_collected() {
     let bank = bank();
@@ -272,7 +272,7 @@ fn a_long_reader_sees_through_locks_and_they_are_collected() {
     assert_eq!(bank.scan(&bank.engine.begin()), [(1, 199), (2, 20), (3, 30)]);
 }
 
-/// Behind a long reader the pairs of lock and change are trimmed as changes alone are.
+/// Behind a long reader pairs of lock and change are trimmed like changes.
 #[test]
 #[cfg_attr(miri, ignore = "slow")]
 fn locks_do_not_keep_chains_from_being_trimmed() {
@@ -297,9 +297,10 @@ fn locks_do_not_keep_chains_from_being_trimmed() {
     assert_eq!(bank.balance(&bank.engine.begin(), 1), Some(39_998));
 }
 
-/// What another locks has not changed: a serializable transaction that has read it may commit.
+/// A row that another transaction locks has not changed: a serializable transaction that has read it may
+/// commit.
 #[test]
-fn a_lock_is_no_change_to_who_has_read_the_row() {
+fn a_lock_is_no_change_to_a_transaction_that_has_read_the_row() {
     let bank = bank();
     let mut reader = bank.engine.begin();
     assert_eq!(bank.balance(&reader, 1), Some(10));
@@ -309,7 +310,7 @@ fn a_lock_is_no_change_to_who_has_read_the_row() {
     commit(holder);
     bank.set_balance(&mut reader, 3, 31).unwrap();
     commit(reader);
-    // And who has only read and locked has nothing to fear from what others have changed meanwhile.
+    // A transaction that has only read and locked does not fail because of others' changes.
     let mut locker = bank.engine.begin();
     assert_eq!(bank.balance(&locker, 2), Some(21));
     bank.lock(&mut locker, 1, RowLock::Update).unwrap();
@@ -328,11 +329,11 @@ fn a_locked_row_that_lies_in_place_still_has_its_key() {
     assert_eq!(taken.state(), SqlState::UNIQUE_VIOLATION);
 }
 
-/// Many lock, read, add one and commit: none of the additions is lost, whichever lock they take. Those who
-/// come to it by way of a shared lock fail when two of them would wait for each other.
+/// Many transactions lock, read, add one and commit: no addition is lost, whichever lock they take. Those
+/// that lock first in a shared mode fail when two of them would wait for each other.
 #[test]
-#[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]
-fn what_is_read_under_a_lock_stays_so_until_the_end() {
+#[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
+fn what_is_read_under_a_lock_does_not_change_until_the_end() {
     use firn_base::thread;
     const ROUNDS: i64 = 400;
     for lock in [RowLock::Share, RowLock::NoKeyUpdate, RowLock::Update] {
@@ -350,7 +351,7 @@ fn what_is_read_under_a_lock_stays_so_until_the_end() {
                         continue;
                     }
                     let newest = bank.balance(&snapshot(&bank.engine), 1);
-                    assert_eq!(newest, Some(balance), "nobody else has changed it");
+                    assert_eq!(newest, Some(balance), "no other transaction has changed it");
                     if bank.set_balance(&mut tx, 1, balance + 1).is_ok() {
                         commit(tx);
                         added += 1;
@@ -364,14 +365,15 @@ fn what_is_read_under_a_lock_stays_so_until_the_end() {
     }
 }
 
-/// As a statement changes what it finds.
+/// Changes what it finds, as a statement does.
 fn set_if_there(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) {
     if bank.find(tx, key, &pin()).is_some() {
         bank.set_balance(tx, key, balance).unwrap();
     }
 }
 
-/// What a statement does that meets changed rows again and again: it locks what it changes, and goes on.
+/// A statement that conflicts repeatedly locks what it changes, and succeeds at the second attempt after
+/// that.
 #[test]
 fn a_statement_that_locks_before_it_changes_is_through_at_the_second_attempt() {
     for isolation in [Isolation::ReadCommitted, Isolation::Serializable] {
@@ -383,15 +385,15 @@ fn a_statement_that_locks_before_it_changes_is_through_at_the_second_attempt() {
         by_others(3).unwrap();
         bank.engine.transact(|other| bank.insert(other, 4, 40)).unwrap();
         tx.lock_rows_before_changes();
-        // The first passes; the others have changed, and are passed over.
+        // The first succeeds; the others have changed, and are skipped.
         for key in [1, 3, 5] {
             set_if_there(&bank, &mut tx, key, 1);
         }
-        let missed = tx.take_skipped_conflict().expect("one has changed");
+        let missed = tx.take_skipped_conflict().expect("a row has changed");
         assert_eq!(missed.state(), SqlState::SERIALIZATION_FAILURE);
-        assert!(tx.take_skipped_conflict().is_none(), "it is told once");
+        assert!(tx.take_skipped_conflict().is_none(), "it is reported once");
         tx.restart(&start).unwrap();
-        // Nobody comes first.
+        // No other transaction can be first.
         for key in [1, 3] {
             assert_blocked(bank.set_balance(&mut snapshot(&bank.engine), key, 7), &tx);
         }
@@ -413,9 +415,9 @@ fn other_table(bank: &Bank) -> Arc<Table> {
     bank.engine.table(id)
 }
 
-/// Tables that are locked are nobody's business but of those who write there.
+/// A locked table matters only to transactions that write to it.
 #[test]
-fn a_locked_table_keeps_writers_out_and_nobody_else() {
+fn a_locked_table_excludes_writers_and_no_others() {
     let bank = bank();
     let other = other_table(&bank);
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
@@ -424,7 +426,7 @@ fn a_locked_table_keeps_writers_out_and_nobody_else() {
     first.lock_table(&bank.accounts, &mut impatient()).unwrap();
     bank.set_balance(&mut first, 1, 11).unwrap();
 
-    // Another table is another's, and so is the catalog.
+    // Another table is not locked, nor is the catalog.
     let mut second = bank.engine.begin();
     second.lock_table(&other, &mut impatient()).unwrap();
     let refused = second.lock_table(&bank.accounts, &mut impatient()).unwrap_err();
@@ -437,20 +439,20 @@ fn a_locked_table_keeps_writers_out_and_nobody_else() {
     commit(ddl);
     commit(first);
 
-    // It lets go as it ends, and whoever waited goes on although its snapshot is older.
+    // Its end releases the lock, and the waiting transaction continues although its snapshot is older.
     second.join_writers(&bank.accounts, &mut impatient()).unwrap();
     bank.set_balance(&mut second, 2, 22).unwrap();
     let mut third = bank.engine.begin();
     let refused = third.lock_table(&bank.accounts, &mut impatient()).unwrap_err();
     assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
-    // Who has given up keeps nobody out.
+    // A transaction that has given up waiting excludes no other.
     bank.engine.transact(|tx| bank.set_balance(tx, 3, 33)).unwrap();
     second.rollback();
     third.lock_table(&other, &mut impatient()).unwrap();
     assert_eq!(bank.scan(&bank.engine.begin_read_only()), [(1, 11), (2, 20), (3, 33)]);
 }
 
-/// As many as like share a lock, in which nobody writes: who does so has it alone from then on.
+/// Any number of transactions share a lock, and none writes: one that writes holds it alone from then on.
 #[test]
 fn a_lock_that_several_share_keeps_them_all_from_writing() {
     let bank = bank();
@@ -462,9 +464,9 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
         tx.lock_share(&bank.accounts, &mut impatient()).unwrap();
         tx.lock_share(&bank.accounts, &mut impatient()).unwrap();
     }
-    let told = bank.engine.table_locks();
+    let listed = bank.engine.table_locks();
     assert!(
-        told.len() == 2 && told.iter().all(|lock| lock.mode == TableLockMode::Sharing && lock.is_granted)
+        listed.len() == 2 && listed.iter().all(|lock| lock.mode == TableLockMode::Sharing && lock.is_granted)
     );
     for tx in [&mut first, &mut second, &mut third] {
         refused(tx.join_writers(&bank.accounts, &mut impatient()).map(drop));
@@ -475,12 +477,12 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
     bank.set_balance(&mut first, 1, 11).unwrap();
     first.lock_share(&bank.accounts, &mut impatient()).unwrap();
     first.lock_table(&bank.accounts, &mut impatient()).unwrap();
-    // It has written, so nobody else may share it.
+    // It has written, so no other transaction may share the lock.
     refused(third.lock_share(&bank.accounts, &mut impatient()));
     commit(first);
     third.lock_share(&bank.accounts, &mut impatient()).unwrap();
     drop(third);
-    // Nor does who has written before he locks.
+    // Nor may one that has written before it locks.
     let (mut writer, mut other) = (bank.engine.begin(), bank.engine.begin());
     bank.set_balance(&mut writer, 1, 12).unwrap();
     writer.lock_share(&bank.accounts, &mut impatient()).unwrap();
@@ -489,9 +491,9 @@ fn a_lock_that_several_share_keeps_them_all_from_writing() {
     bank.engine.transact(|tx| bank.set_balance(tx, 1, 13)).unwrap();
 }
 
-/// Whoever locks rows is in the way of who wants the table alone, and of nobody else.
+/// A transaction that locks rows conflicts with one that wants the table alone, and with no other.
 #[test]
-fn rows_are_locked_beside_those_who_keep_writers_out() {
+fn rows_can_be_locked_while_writers_are_excluded() {
     let bank = bank();
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
     let refused =
@@ -508,7 +510,7 @@ fn rows_are_locked_beside_those_who_keep_writers_out() {
     assert_eq!(modes(&locker), [TableLockMode::LockingRows]);
     assert_eq!(modes(&holder), [TableLockMode::LockingRows, TableLockMode::WritingAlone]);
     refused(locker.join_writers(&bank.accounts, &mut impatient()).map(drop));
-    // It does not have it alone, and so others may still come to lock rows.
+    // It does not hold it alone, so others may still lock rows.
     refused(holder.lock_table(&bank.accounts, &mut impatient()));
     assert_eq!(modes(&holder), [TableLockMode::LockingRows, TableLockMode::WritingAlone]);
     lock(&mut locker, 3);
@@ -517,13 +519,13 @@ fn rows_are_locked_beside_those_who_keep_writers_out() {
     holder.lock_table(&bank.accounts, &mut impatient()).unwrap();
     refused(bank.engine.begin().join_lockers(&bank.accounts, &mut impatient()).map(drop));
     commit(holder);
-    // Who has it alone may lock rows and write.
+    // A transaction that holds it alone may lock rows and write.
     let mut holder = bank.engine.begin();
     holder.lock_table(&bank.accounts, &mut impatient()).unwrap();
     lock(&mut holder, 1);
     bank.set_balance(&mut holder, 1, 11).unwrap();
     commit(holder);
-    // And who has locked rows may write where nobody is in the way.
+    // And one that has locked rows may write if there is no conflict.
     let (mut locker, mut other) = (bank.engine.begin(), bank.engine.begin());
     lock(&mut locker, 1);
     lock(&mut other, 2);
@@ -550,7 +552,7 @@ fn one_transaction_at_a_time_maintains_a_table() {
     first.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
     first.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
     refused(second.lock_share_update_exclusive(&bank.accounts, &mut impatient()));
-    // Nor has it come to write there by that.
+    // Nor has it joined the writers by that.
     assert!(bank.engine.table_locks().iter().all(|lock| lock.transaction == number(&first)));
     refused(second.lock_share(&bank.accounts, &mut impatient()));
     bank.set_balance(&mut second, 2, 22).unwrap();
@@ -563,7 +565,7 @@ fn one_transaction_at_a_time_maintains_a_table() {
     commit(second);
     let (mut third, mut fourth) = (bank.engine.begin(), bank.engine.begin());
     third.lock_share(&bank.accounts, &mut impatient()).unwrap();
-    // Who may not write there has not taken the maintenance, either.
+    // A transaction that may not write there has not taken the maintenance, either.
     refused(fourth.lock_share_update_exclusive(&bank.accounts, &mut impatient()));
     third.lock_share_update_exclusive(&bank.accounts, &mut impatient()).unwrap();
     commit(third);
@@ -572,10 +574,11 @@ fn one_transaction_at_a_time_maintains_a_table() {
     assert_eq!(bank.engine.table_locks(), []);
 }
 
-/// Who waits to write, or to lock it alone, is not passed by others who would share it.
+/// A transaction that waits to write, or to lock the table alone, is not overtaken by others that would share
+/// the lock.
 #[test]
-#[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]
-fn nobody_shares_a_lock_before_those_who_wait_for_it() {
+#[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
+fn waiting_transactions_are_not_overtaken_by_new_sharers() {
     let bank = bank();
     let impatient = || |_: Duration| Err(Error::new(SqlState::LOCK_NOT_AVAILABLE, "no"));
     for alone in [false, true] {
@@ -595,7 +598,7 @@ fn nobody_shares_a_lock_before_those_who_wait_for_it() {
             }
             let refused = bank.engine.begin().lock_share(accounts, &mut impatient()).unwrap_err();
             assert_eq!(refused.state(), SqlState::LOCK_NOT_AVAILABLE);
-            // It has it already.
+            // It has the lock already.
             holder.lock_share(accounts, &mut impatient()).unwrap();
             drop(holder);
             waiter.join().unwrap().unwrap();
@@ -603,10 +606,10 @@ fn nobody_shares_a_lock_before_those_who_wait_for_it() {
     }
 }
 
-/// What others see: who writes to a table, who has locked one, and who waits.
+/// The views of locks: which transactions write to a table, have locked one, and wait.
 #[test]
-#[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]
-fn locks_of_tables_and_waits_for_them_are_told() {
+#[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
+fn locks_of_tables_and_waits_for_them_are_listed() {
     use TableLockMode::{Alone, Writing};
     let bank = bank();
     let other = other_table(&bank);
@@ -623,7 +626,7 @@ fn locks_of_tables_and_waits_for_them_are_told() {
     let mut holder = bank.engine.begin();
     holder.lock_table(&other, &mut patient()).unwrap();
     let mut ddl = bank.engine.begin();
-    // What nobody else knows of is nobody's business.
+    // A table that no other transaction can name is not listed.
     let private = ddl.create_storage("third", bank.accounts.columns().to_vec()).unwrap();
     let private = ddl.table(private);
     ddl.join_writers(&private, &mut patient()).unwrap();
@@ -668,7 +671,7 @@ fn locks_of_tables_and_waits_for_them_are_told() {
             running.into_iter().find(|running| running.id == waiting).unwrap().waits_for
         };
         assert_eq!(awaited_by(locking), [number(&writer)]);
-        // It may not have said yet what it wants.
+        // It may not have reported yet what it wants.
         until(&|| awaited_by(joining) == [locking]);
         assert_eq!(awaited_by(number(&writer)), [0; 0]);
         drop((writer, holder, ddl));
@@ -678,8 +681,8 @@ fn locks_of_tables_and_waits_for_them_are_told() {
 
 /// More tables than a transaction notes without a lock.
 #[test]
-#[cfg_attr(miri, ignore = "who waits looks again by the clock, which is faster than what is asked here")]
-fn who_writes_to_many_tables_is_found_by_who_waits_for_any_of_them() {
+#[cfg_attr(miri, ignore = "waits check again by the clock, which is faster than this test")]
+fn a_writer_of_many_tables_is_found_by_waits_for_any_of_them() {
     let bank = bank();
     let tables: Vec<_> = (0..60).map(|_| other_table(&bank)).collect();
     let mut patient = |_: Duration| Ok(());
@@ -711,9 +714,10 @@ fn number(tx: &Transaction) -> u64 {
     tx.snapshot().owner.sequence().expect("it is a transaction's")
 }
 
-/// Each locks the table that the other writes to; one of them is told, also who changes the catalog.
+/// Each locks the table to which the other writes; one of them gets the deadlock, also one that changes the
+/// catalog.
 #[test]
-fn of_a_ring_through_tables_one_is_told() {
+fn of_a_cycle_through_tables_one_gets_the_deadlock() {
     let bank = bank();
     let other = other_table(&bank);
     for changes_catalog in [false, true] {
@@ -735,11 +739,11 @@ fn of_a_ring_through_tables_one_is_told() {
                 thread::spawn_scoped(scope, "second", move || second.lock_table(accounts, &mut |_| Ok(())));
             [one.join().unwrap(), two.join().unwrap()]
         });
-        let told: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert_eq!(told[0].state(), SqlState::DEADLOCK_DETECTED);
+        let errors: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
+        assert_eq!(errors.len(), 1, "{errors:?}");
+        assert_eq!(errors[0].state(), SqlState::DEADLOCK_DETECTED);
         assert_eq!(bank.engine.statistics().deadlocks.get(), deadlocks + 1);
-        // The table is open again.
+        // The table is not locked any more.
         bank.engine.transact(|tx| bank.set_balance(tx, 1, 10)).unwrap();
     }
 }

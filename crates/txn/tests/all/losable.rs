@@ -1,4 +1,5 @@
-//! What those who only read wait for: commits that may yet be lost, if they have read what these changed.
+//! What transactions that only read wait for: commits that may still be lost, if they have read what these
+//! changed.
 
 use crate::durable::config;
 use crate::support::Bank;
@@ -7,7 +8,7 @@ use firn_log::LogOptions;
 use firn_txn::{Config, Engine, Isolation, Ticket, Transaction};
 use std::time::Duration;
 
-/// A bank whose log is flushed only by those who wait for it, with accounts 1 to 40 on disk.
+/// A bank whose log is flushed only by threads that wait for it, with accounts 1 to 40 on disk.
 fn open() -> Bank {
     let log = LogOptions { flush_interval: Duration::from_secs(3600), ..LogOptions::default() };
     let disk = SimulatedDisk::new();
@@ -21,14 +22,14 @@ fn open() -> Bank {
     bank
 }
 
-/// Commits, and does not wait.
+/// Commits without waiting.
 fn write(bank: &Bank, work: impl FnOnce(&mut Transaction)) -> Ticket {
     let mut tx = bank.engine.begin();
     work(&mut tx);
     tx.commit().unwrap()
 }
 
-/// Whether a reader must wait who asks what of it may be lost.
+/// Whether a reader must wait that checks which of its reads may be lost.
 fn waits(bank: &Bank, read: impl FnOnce(&Transaction)) -> bool {
     let mut tx = bank.engine.try_begin(Isolation::Snapshot).unwrap();
     tx.track_read_durability();
@@ -51,7 +52,7 @@ fn a_reader_waits_for_commits_whose_rows_it_has_read_and_for_no_others() {
         bank.delete(tx, 5).unwrap();
         bank.insert(tx, 50, 1).unwrap();
     });
-    assert!(!waits_for(&bank, 7, Some(0)) && !waits_for(&bank, 8, Some(0)), "nobody has changed these");
+    assert!(!waits_for(&bank, 7, Some(0)) && !waits_for(&bank, 8, Some(0)), "these have not changed");
     assert!(waits_for(&bank, 3, Some(1)) && waits_for(&bank, 4, Some(1)), "changed");
     assert!(waits_for(&bank, 5, None), "gone");
     assert!(waits_for(&bank, 50, Some(1)), "come");
@@ -60,7 +61,7 @@ fn a_reader_waits_for_commits_whose_rows_it_has_read_and_for_no_others() {
     let both = |tx: &Transaction| assert_eq!((bank.balance(tx, 7), bank.balance(tx, 3)), (Some(0), Some(1)));
     assert!(waits(&bank, both), "one of two");
 
-    // Whoever does not ask waits for all that was visible.
+    // A reader that does not check waits for everything that was visible.
     let tx = bank.engine.begin();
     assert_eq!(bank.balance(&tx, 7), Some(0));
     assert!(tx.commit().unwrap().lsn.is_some());
@@ -69,7 +70,7 @@ fn a_reader_waits_for_commits_whose_rows_it_has_read_and_for_no_others() {
     assert!(!waits_for(&bank, 3, Some(1)) && !waits_for(&bank, 5, None) && !waits_for(&bank, 60, None));
 }
 
-/// As of a snapshot that others have overtaken, so that what they changed reads as it did before.
+/// In a snapshot that others have overtaken, what they changed reads as before.
 #[test]
 fn a_reader_in_an_older_snapshot_does_not_wait_for_what_it_does_not_see() {
     let bank = open();
@@ -82,13 +83,13 @@ fn a_reader_in_an_older_snapshot_does_not_wait_for_what_it_does_not_see() {
 }
 
 #[test]
-fn a_reader_waits_if_it_cannot_be_told_what_may_be_lost() {
+fn a_reader_waits_if_it_is_unknown_what_may_be_lost() {
     let bank = open();
     let mut last = None;
     for balance in 0..200 {
         last = Some(write(&bank, |tx| bank.set_balance(tx, 3, balance).unwrap()));
     }
-    assert!(waits_for(&bank, 7, Some(0)), "too many commits, of which some have been collected");
+    assert!(waits_for(&bank, 7, Some(0)), "too many commits, some of which have been collected");
     bank.engine.wait(last.unwrap()).unwrap();
     assert!(!waits_for(&bank, 7, Some(0)));
 }

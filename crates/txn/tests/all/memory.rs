@@ -1,4 +1,4 @@
-//! The memory limit: what is refused, what goes on, and that all memory is counted off again.
+//! The memory limit: what is refused, what continues, and that all memory is subtracted again.
 
 use crate::support::*;
 use firn_base::{Cell, Error, Result, SqlState};
@@ -11,13 +11,13 @@ fn limited() -> Bank {
     Bank::open_with(Config { memory_limit: Some(LIMIT), ..Config::default() })
 }
 
-/// Inserts an account without a name, which takes room in its block only.
+/// Inserts an account without a name, which takes memory in its block only.
 fn insert(bank: &Bank, tx: &mut Transaction, key: i32) -> Result<()> {
     let row = [Cell::i32(key), Cell::i64(0), Cell::Null];
     tx.insert(&bank.accounts, &row, &pin()).map(drop)
 }
 
-/// Does something again and again until there is no memory for it: how often it went well.
+/// Repeats `once` until there is no memory for it; returns how often it succeeded.
 fn until_full(mut once: impl FnMut(i32) -> Result<()>) -> (i32, Error) {
     for done in 0..10_000_000 {
         if let Err(error) = once(done) {
@@ -31,9 +31,9 @@ fn until_full(mut once: impl FnMut(i32) -> Result<()>) -> (i32, Error) {
     panic!("there is no end to memory");
 }
 
-/// One transaction an insert. What was full has room again once rows were deleted.
+/// One transaction per insert. A full database has room again once rows were deleted.
 #[test]
-fn inserts_end_at_the_limit_and_everything_else_goes_on() {
+fn inserts_end_at_the_limit_and_everything_else_continues() {
     let bank = limited();
     let (rows, _) = until_full(|key| {
         let mut tx = bank.engine.begin();
@@ -81,7 +81,7 @@ fn the_memory_of_a_bulk_load_that_was_too_large_is_there_again_after_its_rollbac
         loaded.push(rows);
     }
     assert!(loaded[0] > 100, "{loaded:?}");
-    // Slots are used again one by one, which takes more undo records than a stretch of them.
+    // Slots are reused one by one, which takes more undo records than consecutive slots.
     assert!(loaded[1] > 100 && loaded[2] == loaded[1], "{loaded:?}");
     let mut tx = bank.engine.begin();
     insert(&bank, &mut tx, 1).unwrap();
@@ -122,7 +122,7 @@ fn updates_behind_a_long_snapshot_end_at_the_limit_until_that_has_gone() {
     assert!(bank.engine.memory().undo().1 < LIMIT / 8);
 }
 
-/// Locks take memory as changes do: those that one holds alone, and those that several share.
+/// Locks take memory as changes do, both exclusive and shared ones.
 #[test]
 fn locks_end_at_the_limit_and_are_counted_off_again() {
     const ROWS: i32 = 10_000;
@@ -146,7 +146,11 @@ fn locks_end_at_the_limit_and_are_counted_off_again() {
         }
         assert!(bank.engine.memory().held(Held::Unfinished) > 200_000, "{lock:?}");
         tx.rollback_to(savepoint);
-        assert_eq!(bank.engine.memory().held(Held::Unfinished), 0, "nobody waits until it has ended");
+        assert_eq!(
+            bank.engine.memory().held(Held::Unfinished),
+            0,
+            "the memory is freed before the transaction ends"
+        );
         tx.rollback();
         assert_eq!(settled(), 0, "{lock:?}");
     }
@@ -158,7 +162,7 @@ fn locks_end_at_the_limit_and_are_counted_off_again() {
         bank.lock(sharing.last_mut().expect("just begun"), done % ROWS, RowLock::Share)
     });
     assert!(locks > ROWS && bank.engine.memory().total() <= LIMIT + (1 << 20), "{locks}");
-    // Rows can be deleted all the same, and are in nobody's way when all has ended.
+    // Rows can be deleted nevertheless, and there is no conflict when all has ended.
     for tx in sharing.drain(..) {
         tx.rollback();
     }
@@ -192,7 +196,7 @@ fn an_index_that_would_not_fit_is_not_built() {
     assert_eq!(bank.accounts.approximate_rows(), rows as u64);
 }
 
-/// Without a limit, with strings and moved keys, through rollbacks: nothing is left in the counts.
+/// Without a limit, with strings and moved keys, through rollbacks: the counts return to 0.
 #[test]
 fn what_is_counted_is_counted_off_again() {
     let bank = Bank::open();
@@ -208,7 +212,7 @@ fn what_is_counted_is_counted_off_again() {
     assert_eq!(
         held(Held::Rows) + held(Held::Strings) + held(Held::Heads),
         bank.accounts.memory_bytes(),
-        "what the table finds when it looks"
+        "the bytes that the table computes"
     );
     let index_bytes = bank.by_key.memory_bytes();
     let counted = bank.by_key.held_bytes();
@@ -241,7 +245,7 @@ fn what_is_counted_is_counted_off_again() {
     let begun = firn_base::clock::now();
     while engine.memory().total() > 0 {
         assert!(begun.elapsed().as_secs() < 60, "{:?}", engine.memory());
-        // What was unlinked is freed by whoever pins next.
+        // What was unlinked is freed by the next thread that pins.
         drop(pin());
         std::thread::yield_now();
     }

@@ -1,5 +1,5 @@
-//! Access paths and transactions as closures. That they read and write as the untyped interface does is
-//! tested with everything else: see [`Bank`].
+//! Access paths and transactions as closures. All other tests check that they read and write as the untyped
+//! interface does: see [`Bank`].
 
 use crate::durable;
 use crate::support::{Bank, Typed, commit};
@@ -10,7 +10,7 @@ use firn_txn::{Columns, Isolation, Str, TableAccess, Text, Transaction, pin};
 use std::ops::Bound;
 
 fn state<T>(result: Result<T>) -> SqlState {
-    result.err().expect("it is refused").state()
+    result.err().expect("the call is refused").state()
 }
 
 fn bank_with(accounts: &[(i32, i64)]) -> Bank {
@@ -24,7 +24,7 @@ fn bank_with(accounts: &[(i32, i64)]) -> Bank {
 }
 
 #[test]
-fn what_does_not_exist_or_fit_is_told_when_paths_are_prepared() {
+fn what_does_not_exist_or_fit_is_an_error_when_paths_are_prepared() {
     let bank = Bank::open();
     assert_eq!(state(TableAccess::open(&bank.engine, "account")), SqlState::UNDEFINED_TABLE);
     let accounts = TableAccess::open(&bank.engine, "accounts").unwrap();
@@ -46,7 +46,7 @@ fn paths_to_a_table_that_is_gone_no_longer_write() {
     let gone = bank.accounts.id();
     truncating.catalog_mut().unwrap().tables.retain(|_, table| table.storage() != gone);
     truncating.drop_storage(gone).unwrap();
-    // Who has begun before may find more when he begins again.
+    // A program that has prepared before may find more rows when it begins again.
     let mut before = bank.engine.begin();
     assert_eq!(before.catalog().tables.len(), 1);
     commit(truncating);
@@ -108,7 +108,7 @@ fn several_rows_are_inserted_and_found_together() {
     let tx = bank.engine.begin();
     assert_eq!(bank.scan(&tx), (0..40).map(|key| (key, i64::from(key) * 10)).collect::<Vec<_>>());
 
-    // Looked for first and read afterwards.
+    // Searched first and read afterwards.
     let guard = &pin();
     let keys = [(7,), (41,), (3,)];
     let located = tx.locate(by_key, &keys, balance, guard);
@@ -119,7 +119,7 @@ fn several_rows_are_inserted_and_found_together() {
     assert_eq!(seen, [(0, Some(70)), (1, None), (2, Some(30))]);
 }
 
-/// Every way to read notes what it has read.
+/// Every way to read notes its reads.
 #[test]
 fn reads_of_tuples_are_validated() {
     type Read = fn(&Bank, &Transaction);
@@ -149,7 +149,7 @@ fn reads_of_tuples_are_validated() {
             assert_eq!(committed.is_err(), fails, "read {number}, change of {changed}");
         }
     }
-    // What was not there.
+    // A row that did not exist.
     let bank = bank_with(&[(3, 30)]);
     let mut tx = bank.engine.begin();
     tx.find_many_as(&bank.typed.by_key, &[(2,)], &bank.typed.balance, &pin(), |_, row| {
@@ -160,7 +160,8 @@ fn reads_of_tuples_are_validated() {
     assert_eq!(state(tx.commit()), SqlState::SERIALIZATION_FAILURE);
 }
 
-/// Whoever reads all rows minds those that come, and new values of the columns that he reads.
+/// A transaction that reads all rows is affected by inserted ones, and by new values of the columns that it
+/// reads.
 #[test]
 fn scans_of_tuples_are_validated() {
     type Scan = fn(&Transaction, &Columns<(i32,)>);
@@ -187,7 +188,8 @@ fn scans_of_tuples_are_validated() {
     }
 }
 
-/// Whoever gets rows in the order of a key minds that it changes, though he asks for other columns; beyond where he stopped he does not.
+/// A transaction that gets rows in the order of a key is affected by changes of the key, even if it reads
+/// other columns; beyond the row at which it stopped it is not.
 #[test]
 fn the_order_of_a_range_is_read() {
     for (from, to, fails) in [(3, 1, true), (4, 1, true), (4, 5, false)] {
@@ -218,7 +220,7 @@ fn the_order_of_a_range_is_read() {
     }
 }
 
-/// A foreign key of another table is SQL's to check, at both of its ends.
+/// A foreign key of another table is checked only by SQL, at both of its ends.
 #[test]
 fn what_others_point_to_is_neither_deleted_nor_given_another_key() {
     let bank = bank_with(&[(2, 20), (4, 40)]);

@@ -1,4 +1,4 @@
-//! The cases of `recovery.rs`'s table, one by one, by their numbers.
+//! The cases of the table in `recovery.rs`, one by one, by their numbers.
 
 use crate::durable::*;
 use firn_base::disk::{Disk, Fault, SimulatedDisk};
@@ -35,7 +35,7 @@ fn database() -> (Arc<SimulatedDisk>, State) {
     (disk.after_kill(), state(&engine))
 }
 
-/// Opening fails so, with a hint, and leaves the directory as it was.
+/// Asserts that opening fails in this way, with a hint, and leaves the directory unchanged.
 fn fails(disk: &Arc<SimulatedDisk>, state: SqlState, what: &str) -> Error {
     let before = contents(disk);
     let error = open(disk).err().unwrap_or_else(|| panic!("opened in spite of: {what}"));
@@ -120,7 +120,7 @@ fn cases_3_and_4_the_log_ends_behind_a_whole_group_or_in_a_torn_one() {
 #[test]
 fn the_log_is_replayed_by_as_many_threads_as_the_system_gives() {
     let (disk, expected) = database();
-    // Others who open it take threads, too, and do without.
+    // Opening takes further threads for other tasks, and works without them.
     let opens = |permitted: &usize| match thread::with_at_most(*permitted, || open(&disk.after_kill())) {
         Ok(engine) => {
             assert_eq!(state(&engine), expected);
@@ -132,7 +132,7 @@ fn the_log_is_replayed_by_as_many_threads_as_the_system_gives() {
         }
     };
     let permitted: Vec<usize> = (0..20).filter(opens).collect();
-    assert!(!permitted.contains(&0), "somebody has to apply it");
+    assert!(!permitted.contains(&0), "a thread has to apply the log");
     assert!(permitted.len() > 2 && permitted.is_sorted() && permitted.contains(&19));
 }
 
@@ -163,7 +163,7 @@ fn case_6_a_log_that_ends_before_what_the_checkpoint_needs_stops_the_engine() {
     let text = String::from_utf8((&*disk as &dyn Disk).read(&manifest()).unwrap()).unwrap();
     let (_, body) = text.split_once('\n').unwrap();
     let mut json: serde_json::Value = serde_json::from_str(body).unwrap();
-    // As far as the log goes, and one byte further.
+    // Up to the end of the log, and one byte further.
     let engine = open(&disk.after_kill()).unwrap();
     let end = engine.log_bytes().0;
     for (needed, is_there) in [(end, true), (end + 1, false)] {
@@ -249,14 +249,14 @@ fn case_13_leftovers_are_removed() {
     let engine = open(&disk).unwrap();
     assert_eq!(state(&engine), expected);
     assert_eq!(files(&disk, "checkpoint"), before);
-    // The log makes new files under these names as it goes.
+    // The log creates new files with these names later.
     for leftover in ["MANIFEST.tmp", "log/0000000000000009.spare"] {
         assert!(!disk.exists(&directory().join(leftover)).unwrap(), "{leftover}");
     }
 }
 
-/// The log of a database put beside an earlier checkpoint of a database with the same identity: a
-/// backup restored half.
+/// The log of a database combined with an earlier checkpoint of a database with the same identity: a partly
+/// restored backup.
 #[test]
 fn case_14_redo_that_does_not_fit_the_checkpoint_is_refused() {
     let disk = SimulatedDisk::new();
@@ -275,7 +275,7 @@ fn case_14_redo_that_does_not_fit_the_checkpoint_is_refused() {
     let mut tx = engine.begin();
     update(&mut tx, &one, &Value::Integer(3), 1, &Value::Null);
     commit(tx);
-    // The later checkpoint with its table's file taken away by hand from the manifest.
+    // The later checkpoint whose table's file was removed from the manifest.
     let later = disk.after_kill();
     let text = String::from_utf8((&*later as &dyn Disk).read(&manifest()).unwrap()).unwrap();
     let (_, body) = text.split_once('\n').unwrap();

@@ -1,4 +1,4 @@
-//! What serializable transactions are kept apart from, and what they are not.
+//! From which effects serializable transactions are isolated, and from which they are not.
 
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use firn_base::{Cell, ColumnId, ColumnSet, SqlState, SqlType};
@@ -25,8 +25,8 @@ fn refused(tx: Transaction) {
     assert!(error.message().contains("accounts"), "{error}");
 }
 
-/// Runs `read` in a transaction that then writes an account of its own, and `change` in another that
-/// commits in between: whether the first still commits.
+/// Runs `read` in a transaction that then writes an account of its own, and `change` in another one that
+/// commits meanwhile. Returns whether the first still commits.
 fn holds(bank: &Bank, read: impl FnOnce(&mut Transaction), change: impl FnOnce(&mut Transaction)) -> bool {
     const OWN: i32 = 1_000_000;
     let mut reader = bank.engine.begin();
@@ -62,7 +62,7 @@ fn insert(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) {
     bank.insert(tx, key, balance).unwrap();
 }
 
-/// Two doctors are on call; each may leave as long as the other stays.
+/// Two doctors are on call; each may leave as long as the other stays on call.
 #[test]
 fn of_two_that_each_rely_on_what_the_other_changes_one_fails() {
     let bank = bank_with(&[(1, 1), (2, 1)]);
@@ -79,14 +79,16 @@ fn of_two_that_each_rely_on_what_the_other_changes_one_fails() {
     let mut back = bank.engine.begin();
     bank.set_balance(&mut back, 1, 1).unwrap();
     commit(back);
-    // Snapshots do not mind.
+    // Snapshot isolation permits it.
     let (first, second) = (leave(Isolation::Snapshot, 1), leave(Isolation::Snapshot, 2));
     commit(first);
     commit(second);
     assert_eq!(bank.scan(&bank.engine.begin()), [(1, 0), (2, 0)]);
 }
 
-/// Seed 000 figure 2.7: money is drawn from either of two accounts as long as their sum allows it.
+/// Figure 2.7 of Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory
+/// Database Systems", TU München 2016: money is withdrawn from either of two accounts as long as their sum
+/// allows it.
 #[test]
 fn the_sum_of_two_accounts_does_not_fall_below_zero() {
     let bank = bank_with(&[(1, 60), (2, 60)]);
@@ -113,10 +115,10 @@ fn range_sum(bank: &Bank, tx: &Transaction, sum: &mut i64) {
     });
 }
 
-/// Seed 000 figure 2.6 (a) and (b): a reader of an old version commits unless it wrote; one that slips
-/// in front of an earlier writer may.
+/// Figure 2.6 (a) and (b) of Mühlbauer 2016: a reader of an old version commits unless it wrote; one that
+/// commits before an earlier writer may.
 #[test]
-fn who_commits_first_need_not_have_begun_first() {
+fn the_first_to_commit_need_not_have_begun_first() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     // (b): the writer of 1 began before, and commits after.
     let mut writer = bank.engine.begin();
@@ -129,7 +131,7 @@ fn who_commits_first_need_not_have_begun_first() {
     commit(writer);
     assert_eq!((bank.balance(&long, 1), bank.balance(&long, 2)), (Some(10), Some(20)));
     commit(long);
-    // (a): both read what the other writes; whoever is second fails.
+    // (a): both read what the other writes; the second one fails.
     let mut first = bank.engine.begin();
     let mut second = bank.engine.begin();
     assert_eq!((bank.balance(&first, 2), bank.balance(&second, 1)), (Some(21), Some(11)));
@@ -231,7 +233,7 @@ fn what_was_not_found_must_still_not_be_there() {
     };
     assert!(holds(&bank, many, |tx| insert(&bank, tx, 9, 90)));
     assert!(!holds(&bank, many, |tx| insert(&bank, tx, 5, 50)));
-    // A key found taken must still be.
+    // A key found taken must still be taken.
     let taken = |tx: &mut Transaction| {
         let savepoint = tx.savepoint();
         assert_eq!(bank.insert(tx, 9, 0).unwrap_err().state(), SqlState::UNIQUE_VIOLATION);
@@ -242,7 +244,7 @@ fn what_was_not_found_must_still_not_be_there() {
 }
 
 #[test]
-fn a_range_minds_what_comes_goes_and_changes_in_it() {
+fn a_range_conflicts_with_inserts_deletes_and_changes_in_it() {
     let bank = bank_with(&[(10, 1), (20, 2), (30, 3), (40, 4)]);
     let read = |tx: &mut Transaction| range(&bank, tx, 15, 35, 99, &[BALANCE]);
     assert!(holds(&bank, read, |tx| insert(&bank, tx, 14, 0)));
@@ -252,10 +254,10 @@ fn a_range_minds_what_comes_goes_and_changes_in_it() {
     assert!(holds(&bank, read, |tx| bank.delete(tx, 40).unwrap()));
     assert!(!holds(&bank, read, |tx| bank.set_balance(tx, 30, 33).unwrap()));
     assert!(holds(&bank, read, |tx| bank.set_balance(tx, 10, 11).unwrap()));
-    assert!(!holds(&bank, read, |tx| bank.set_key(tx, 10, 22).unwrap()), "it comes in");
+    assert!(!holds(&bank, read, |tx| bank.set_key(tx, 10, 22).unwrap()), "it enters the range");
     assert!(!holds(&bank, read, |tx| bank.set_key(tx, 22, 10).unwrap()), "it leaves");
     let keys = |tx: &mut Transaction| range(&bank, tx, 15, 35, 99, &[KEY]);
-    assert!(holds(&bank, keys, |tx| bank.set_balance(tx, 30, 34).unwrap()), "nobody asked for the balance");
+    assert!(holds(&bank, keys, |tx| bank.set_balance(tx, 30, 34).unwrap()), "the balance was not read");
 }
 
 #[test]
@@ -274,7 +276,7 @@ fn a_range_that_was_left_early_ends_there() {
 }
 
 #[test]
-fn a_scan_minds_what_meets_its_conditions() {
+fn a_scan_conflicts_with_what_meets_its_conditions() {
     let bank = bank_with(&[(1, 10), (2, 20), (3, 30)]);
     let above = |low: i64, columns: &[ColumnId]| {
         let low = summary(SqlType::BigInt, &Cell::i64(low)).unwrap();
@@ -294,9 +296,9 @@ fn a_scan_minds_what_meets_its_conditions() {
     assert!(!holds(&bank, all, |tx| insert(&bank, tx, 9, 9)));
 }
 
-/// Of a stretch of an index whose rows are filtered, the others are not read.
+/// In a range of an index whose rows are filtered, the other rows are not read.
 #[test]
-fn a_range_minds_only_rows_that_pass_its_filter() {
+fn a_range_conflicts_only_with_rows_that_pass_its_filter() {
     let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40)]);
     let balance = |balance: i64| summary(SqlType::BigInt, &Cell::i64(balance)).unwrap();
     let poor_or_unknown = || {
@@ -326,16 +328,16 @@ fn a_range_minds_only_rows_that_pass_its_filter() {
         let row = bank.find(tx, 1, &pin()).unwrap();
         tx.update(&bank.accounts, row, &[BALANCE], &[Cell::Null], &pin()).unwrap();
     };
-    assert!(!holds(&bank, first, unknown), "comes in as NULL");
+    assert!(!holds(&bank, first, unknown), "it enters as NULL");
 
-    // Thousands of them become fewer that know nothing of filters.
+    // Thousands of ranges become fewer without filters.
     let many = |tx: &mut Transaction| (0..if cfg!(miri) { 20 } else { 3_000 }).for_each(|_| first(tx));
     assert!(holds(&bank, many, |tx| set(4, 1)(&bank, tx)));
     assert!(!holds(&bank, many, |tx| set(2, 16)(&bank, tx)));
 }
 
-/// Conditions on strings know no more than their first bytes, unless they bring the strings: what shares those conflicts only
-/// if it may make a difference.
+/// Conditions on strings are known by their first bytes, unless they have the strings: a change with the same
+/// bytes conflicts only if it may make a difference.
 #[test]
 fn conditions_on_strings_are_ranges_of_their_first_bytes_or_of_strings() {
     let bank = bank_with(&[]);
@@ -358,15 +360,18 @@ fn conditions_on_strings_are_ranges_of_their_first_bytes_or_of_strings() {
     };
     assert!(holds(&bank, named, |tx| rename(tx, 3, "Butcher")));
     assert!(holds(&bank, named, |tx| bank.set_balance(tx, 2, 5).unwrap()));
-    assert!(!holds(&bank, named, |tx| rename(tx, 2, "Armstrong the middle")), "it might be the one");
+    assert!(!holds(&bank, named, |tx| rename(tx, 2, "Armstrong the middle")), "it might be the same string");
     assert!(!holds(&bank, named, |tx| rename(tx, 3, "Armstrong the elder")));
 
     let exactly = |tx: &mut Transaction| {
         let only = Restriction::of_strings(NAME, StringRange::only(b"Armstrong the elder"));
         tx.note_scan(&bank.accounts, &[only], ColumnSet::NONE);
     };
-    assert!(holds(&bank, exactly, |tx| rename(tx, 2, "Armstrong the younger")), "it cannot be the one");
-    assert!(!holds(&bank, exactly, |tx| rename(tx, 3, "Armstrong the younger")), "it was one");
+    assert!(
+        holds(&bank, exactly, |tx| rename(tx, 2, "Armstrong the younger")),
+        "it cannot be the same string"
+    );
+    assert!(!holds(&bank, exactly, |tx| rename(tx, 3, "Armstrong the younger")), "it was the same string");
     assert!(!holds(&bank, exactly, |tx| rename(tx, 2, "Armstrong the elder")));
 }
 
@@ -386,7 +391,7 @@ fn reads_of_a_statement_that_was_rolled_back_still_count() {
 }
 
 #[test]
-fn changes_that_were_taken_back_are_nobodys_concern() {
+fn changes_that_were_rolled_back_conflict_with_none() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     let mut reader = bank.engine.begin();
     assert_eq!(bank.scan(&reader).len(), 2);
@@ -408,7 +413,7 @@ fn thousands_of_rows_become_ranges_that_still_hold_them() {
     const ROWS: i32 = if cfg!(miri) { 20 } else { 10_000 };
     let accounts: Vec<(i32, i64)> = (0..ROWS).map(|key| (2 * key, 1)).collect();
     let bank = bank_with(&accounts);
-    // Every third, so that the ranges have gaps to be mistaken in.
+    // Every third, so that the ranges have gaps.
     let some = |tx: &mut Transaction| {
         (0..ROWS / 2).for_each(|key| assert!(bank.balance(tx, 2 * key).is_some()));
     };
@@ -437,7 +442,7 @@ fn thousands_of_keys_not_found_become_ranges_that_still_hold_them() {
 }
 
 #[test]
-fn many_scans_of_a_table_still_mind_what_each_minds() {
+fn many_scans_of_a_table_still_have_the_conflicts_of_each() {
     let bank = bank_with(&[(1, 10)]);
     let scans = |tx: &mut Transaction| {
         for balance in 1000..1200 {
@@ -452,7 +457,7 @@ fn many_scans_of_a_table_still_mind_what_each_minds() {
         bank.set_balance(&mut tx, 1, 10).unwrap();
         commit(tx);
     }
-    // The same again and again is one.
+    // Repeated reads of one row are noted once.
     let same = |tx: &mut Transaction| {
         (0..1000).for_each(|_| {
             tx.note_scan(&bank.accounts, &[Restriction::within(BALANCE, 0, 0)], ColumnSet::NONE.with(KEY))
@@ -486,7 +491,7 @@ fn a_statement_that_is_run_again_forgets_only_its_own_reads() {
     }
 }
 
-/// Also if it has looked meanwhile whether all of that still holds.
+/// Also if it has checked meanwhile whether all of that is still valid.
 #[test]
 fn a_statement_that_has_kept_up_and_is_run_again_forgets_only_its_own_reads() {
     let bank = bank_with(&[(1, 10), (2, 20), (3, 30), (4, 40)]);
@@ -508,7 +513,7 @@ fn a_statement_that_has_kept_up_and_is_run_again_forgets_only_its_own_reads() {
 
 /// What a long load does between its batches.
 #[test]
-fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
+fn advancing_shows_the_newest_state_unless_what_was_read_has_changed() {
     for isolation in [Isolation::Serializable, Isolation::ReadCommitted, Isolation::Snapshot] {
         let bank = bank_with(&[(1, 10), (2, 20), (5, 50)]);
         let set = |key, balance| {
@@ -523,7 +528,7 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
         set(2, 21);
         assert_eq!(long.advance_snapshot(), moves);
         assert_eq!(bank.balance(&long, 2), Some(if moves { 21 } else { 20 }), "{isolation:?}");
-        assert_eq!(bank.balance(&long, 3), Some(30), "its own changes stay");
+        assert_eq!(bank.balance(&long, 3), Some(30), "its own changes remain");
         assert_eq!(bank.balance(&bank.engine.begin(), 3), None);
         for balance in 0..100 {
             set(5, balance);
@@ -545,9 +550,9 @@ fn who_keeps_up_sees_the_newest_state_unless_what_it_has_read_has_changed() {
     }
 }
 
-/// That a key was taken is read like anything else, also by who reads by no snapshot.
+/// That a key was taken is read like anything else, also by a transaction without a snapshot.
 #[test]
-fn who_was_told_that_a_key_is_taken_fails_if_it_no_longer_is() {
+fn a_transaction_that_found_a_key_taken_fails_if_it_no_longer_is() {
     for goes in [false, true] {
         let bank = bank_with(&[(1, 10)]);
         let mut inserting = bank.engine.begin();
@@ -566,12 +571,13 @@ fn who_was_told_that_a_key_is_taken_fails_if_it_no_longer_is() {
     }
 }
 
-/// A key that is taken by a row which it does not see is 23505 if it may have come after whoever has that, and a conflict if what it
-/// has read has changed since: running it again is the cure then. Who goes on after errors is told of a conflict in any case.
+/// The error for a key that is taken by an unseen row. It is 23505 if the transaction may be ordered after
+/// the owner of that row. It is a conflict if what it has read has changed since: running it again is the
+/// cure then. A transaction that continues after errors gets the conflict in any case.
 #[test]
 fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
     const CONFLICT: SqlState = SqlState::SERIALIZATION_FAILURE;
-    // Keys that go in as cells and as tuples.
+    // Keys inserted as cells and as tuples.
     for key in [5, 6] {
         for (reads, ends, expected) in [
             (None, true, SqlState::UNIQUE_VIOLATION),
@@ -595,7 +601,7 @@ fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
             commit(first);
             let error = bank.insert(&mut late, key, 2).unwrap_err();
             assert_eq!(error.state(), expected, "{key}: {reads:?}, {ends}");
-            // It stays where it is.
+            // Its snapshot remains.
             assert_eq!(bank.balance(&late, 2), Some(20));
             drop(late);
             assert_eq!(bank.balance(&bank.engine.begin(), key), Some(1));
@@ -612,9 +618,9 @@ fn a_key_taken_by_an_unseen_row_is_a_conflict_if_what_was_read_has_changed() {
     assert_eq!(bank.insert(&mut late, 1, 2).unwrap_err().state(), SqlState::UNIQUE_VIOLATION);
 }
 
-/// What a load of its own does from the beginning.
+/// What a load does from the beginning.
 #[test]
-fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
+fn for_a_transaction_that_only_inserts_no_version_is_retained_and_keys_are_the_newest() {
     let bank = bank_with(&[(1, 10), (2, 20)]);
     let mut inserting = bank.engine.begin();
     inserting.release_snapshot();
@@ -630,16 +636,16 @@ fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
     commit(tx);
     let begun = std::time::Instant::now();
     while bank.engine.garbage_backlog() > 0 {
-        assert!(begun.elapsed().as_secs() < 60, "something is kept for it");
+        assert!(begun.elapsed().as_secs() < 60, "a version is retained for it");
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
-    // A key that was given up since it began is free, and one that was taken since is taken.
+    // A key that was freed since it began is free, and one that was taken since is taken.
     let mut statement = inserting.begin_statement();
     inserting.release_snapshot();
     insert(&bank, &mut inserting, 2, 21);
     let error = bank.insert(&mut inserting, 4, 41).unwrap_err();
     assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION);
-    // It may take another run, and then reads as one that begins now.
+    // It may need another attempt, and then reads like one that begins now.
     inserting.restart(&statement).unwrap();
     assert_eq!(bank.balance(&inserting, 1), Some(99));
     assert_eq!(bank.balance(&inserting, 2), None, "taken back");
@@ -657,7 +663,7 @@ fn for_who_only_inserts_no_version_is_kept_and_keys_are_what_they_are_now() {
 }
 
 #[test]
-fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
+fn a_table_that_was_altered_or_dropped_fails_its_readers() {
     let bank = bank_with(&[(1, 10)]);
     let mut before = bank.engine.begin();
     let own = before.create_storage("own", bank.accounts.columns().to_vec()).unwrap();
@@ -668,7 +674,7 @@ fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     let mut other = bank.engine.begin();
     let elsewhere = other.create_storage("elsewhere", vec![]).unwrap();
     commit(other);
-    assert_eq!(bank.balance(&reader, 1), Some(10), "another table's DDL is none of its business");
+    assert_eq!(bank.balance(&reader, 1), Some(10), "DDL of another table does not matter");
     let mut truncating = bank.engine.begin();
     truncating.lock_exclusive(&bank.accounts).unwrap();
     truncating.drop_storage(bank.accounts.id()).unwrap();
@@ -683,7 +689,7 @@ fn a_table_that_changed_its_shape_or_went_fails_who_read_it() {
     refused(reader);
 }
 
-/// A long transaction beside many writers, whose versions are trimmed meanwhile.
+/// A long transaction and many writers, whose versions are trimmed meanwhile.
 #[test]
 #[cfg_attr(miri, ignore = "commits tens of thousands of transactions")]
 fn what_was_trimmed_still_counts() {

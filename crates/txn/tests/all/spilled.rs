@@ -1,4 +1,5 @@
-//! Transactions that write more than memory should hold: their redo goes to files of its own before they commit.
+//! Transactions that write more than memory should hold: their redo is written to files of its own before
+//! they commit.
 
 use crate::durable::{State, commit, config, create_table, delete, files, insert, open, state, update};
 use firn_base::disk::{Disk, Fault, PAGE_BYTES, SimulatedDisk};
@@ -28,7 +29,7 @@ fn database() -> (Arc<SimulatedDisk>, Arc<Engine>) {
     }
     commit(tx);
     engine.checkpoint().unwrap();
-    assert_eq!(spills(&disk), Vec::<PathBuf>::new(), "what the checkpoint holds is nowhere else");
+    assert_eq!(spills(&disk), Vec::<PathBuf>::new(), "there are no spill files after the checkpoint");
     (disk, engine)
 }
 
@@ -75,7 +76,7 @@ fn a_long_transaction_leaves_a_short_entry_in_the_log_and_is_recovered() {
     assert_eq!(expected["t"].1.len(), 60);
     assert_eq!(reopened(&disk), expected);
 
-    // What comes later is applied after it.
+    // Later changes are applied after it.
     let mut tx = engine.begin();
     let table = table(&tx);
     update(&mut tx, &table, &Value::Integer(30), 1, &Value::Null);
@@ -83,7 +84,7 @@ fn a_long_transaction_leaves_a_short_entry_in_the_log_and_is_recovered() {
     let expected = state(&engine);
     assert_eq!(reopened(&disk), expected);
 
-    // The log that recovery has read names the file, so it stays until the next checkpoint.
+    // The log that recovery has read refers to the file, so it remains until the next checkpoint.
     let after = disk.after_kill();
     let again = open(&after).unwrap();
     assert_eq!(spills(&after).len(), 1);
@@ -182,7 +183,10 @@ fn a_disk_that_fails_anywhere_in_it_leaves_all_or_nothing() {
                     let expected =
                         if matches!(fault, Fault::Full) { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
                     assert_eq!(error.state(), expected);
-                    assert!(found == before || found["t"].1.len() == 60, "half of it is there");
+                    assert!(
+                        found == before || found["t"].1.len() == 60,
+                        "the transaction was recovered in part"
+                    );
                 }
             }
         }
@@ -226,7 +230,7 @@ fn a_missing_or_damaged_file_that_the_log_names_stops_the_engine() {
         assert!(error.message().contains(path.file_name().unwrap().to_str().unwrap()), "{error}");
         assert!(error.hint().is_some());
     };
-    // Behind the header and each chunk are zeros up to a page, which nobody reads.
+    // The header and each chunk are followed by zeros up to a page, which are not read.
     let is_filler =
         |at: usize| content[at..at / PAGE_BYTES * PAGE_BYTES + PAGE_BYTES].iter().all(|byte| *byte == 0);
     for at in (0..content.len()).step_by(37).filter(|at| !is_filler(*at)) {
@@ -240,7 +244,7 @@ fn a_missing_or_damaged_file_that_the_log_names_stops_the_engine() {
     let without = disk.after_kill();
     without.remove(&path).unwrap();
     fails(&without, "no file");
-    // And nothing was changed: put back, it opens.
+    // Nothing was changed: with the file restored, it opens.
     without.create(&path).unwrap().write_at(&content, 0).unwrap();
     open(&without).unwrap();
     assert!(disk.exists(&crate::durable::directory().join("MANIFEST")).unwrap());

@@ -1,4 +1,4 @@
-//! What the tests share: a small database with one table of accounts.
+//! The common database of the tests, with one table of accounts.
 
 use firn_base::sync::Arc;
 use firn_base::{Cell, ColumnId, Representation, Result, RowId, SqlType};
@@ -22,7 +22,7 @@ pub struct Bank {
     pub typed: Typed,
 }
 
-/// The same as access paths.
+/// The same table as access paths.
 pub struct Typed {
     pub by_key: Key<(i32,)>,
     pub whole: Columns<(i32, Option<i64>, Option<Str>)>,
@@ -41,18 +41,19 @@ impl Typed {
 }
 
 impl Bank {
-    /// In memory, with blocks as small as they come, which are never frozen: nobody is in the way of a transaction
-    /// that a test does not know of.
+    /// In memory, with the smallest possible blocks, which are never frozen: there is no conflict with
+    /// background work that a test does not expect.
     pub fn open() -> Bank {
         Bank::open_with(Config { freeze_after: None, ..Bank::unlimited() })
     }
 
-    /// What does not depend on the machine, nor takes the steps in models that a limit takes.
+    /// A configuration without what depends on the machine, and without the steps in models that a limit
+    /// takes.
     fn unlimited() -> Config {
         Config { compact_after: None, memory_limit: None, ..Config::default() }
     }
 
-    /// As [`Bank::open`], but blocks are frozen, and rows move, as soon as may be.
+    /// As [`Bank::open`], but blocks are frozen, and rows moved, as soon as possible.
     pub fn freezing() -> Bank {
         Bank::open_with(Config { freeze_after: Some(Duration::ZERO), ..Bank::unlimited() })
     }
@@ -111,7 +112,7 @@ impl Bank {
         buffer
     }
 
-    /// The name that an account is given.
+    /// The name of an account.
     pub fn name(key: i32) -> String {
         format!("the owner of account number {key}")
     }
@@ -190,7 +191,7 @@ impl Bank {
         rows
     }
 
-    /// Asserts that the index leads to just these accounts, one after another and many at a time.
+    /// Asserts that the index has exactly these accounts, one after another and many at a time.
     fn assert_indexed(&self, tx: &Transaction, rows: &[(i32, i64)]) {
         let guard = pin();
         let columns = [NAME, KEY, BALANCE];
@@ -241,7 +242,7 @@ impl Bank {
     }
 }
 
-/// Enters the table into the catalog.
+/// Adds the table to the catalog.
 fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: IndexDef) {
     let columns = [("key", SqlType::Integer), ("balance", SqlType::BigInt), ("name", SqlType::Text)]
         .into_iter()
@@ -270,7 +271,7 @@ fn describe(engine: &Engine, setup: &mut Transaction, accounts: &Table, index: I
     setup.catalog_mut().unwrap().tables.insert(oid, Arc::new(table));
 }
 
-/// Commits a transaction of a database in memory, where nobody waits for a disk.
+/// Commits a transaction of a database in memory, without a wait for a disk.
 pub fn commit(tx: Transaction) {
     let _durable_at_once = tx.commit().unwrap();
 }

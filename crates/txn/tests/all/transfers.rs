@@ -1,5 +1,5 @@
-//! Transfers between accounts: a workload that shows whether a commit was lost or is half there. The
-//! sum of the accounts stays 0, and every thread counts its transfers in a row of its own.
+//! Transfers between accounts: a workload that shows whether a commit was lost or recovered in part. The sum
+//! of the accounts is always 0, and every thread counts its transfers in a row of its own.
 
 use crate::durable::*;
 use firn_base::random::Random;
@@ -9,7 +9,7 @@ use firn_txn::{Engine, pin};
 use std::collections::BTreeMap;
 
 pub const THREADS: i32 = 3;
-/// So many accounts do where rows stay in one block.
+/// Enough accounts if rows should be in one block.
 pub const FEW: i32 = 20;
 const BALANCE: [ColumnId; 1] = [ColumnId(1)];
 
@@ -23,7 +23,7 @@ pub fn create_accounts(engine: &Arc<Engine>, accounts: i32) {
     commit(tx);
 }
 
-/// Transfers until `acknowledge`, which is told the thread's count after each, says no.
+/// Transfers until `acknowledge`, which gets the thread's count after each, returns false.
 pub fn run(engine: &Arc<Engine>, accounts: i32, thread: i32, mut acknowledge: impl FnMut(i64) -> bool) {
     let table = table(&engine.begin(), "accounts");
     let mut random = Random::from_entropy();
@@ -53,7 +53,7 @@ pub fn run(engine: &Arc<Engine>, accounts: i32, thread: i32, mut acknowledge: im
     }
 }
 
-/// What must hold once the threads have been told of so many transfers.
+/// What must hold after this many transfers of the threads were acknowledged.
 pub fn check(engine: &Arc<Engine>, acknowledged: &[i64]) {
     let state = state(engine);
     // By their keys: rows may have moved.

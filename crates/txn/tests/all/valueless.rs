@@ -1,5 +1,5 @@
-//! Indexes without values: they show what an index over the same columns with values shows, whatever the temperature of
-//! the blocks and the age of who reads.
+//! Indexes without values: they return what an index over the same columns with values returns, for any
+//! temperature of the blocks and any age of the reader.
 
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
 use firn_base::random::Random;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const ACCOUNTS: i32 = if cfg!(miri) { 1100 } else { 5000 };
 
-/// A bank with two indexes over the same columns, of which the second keeps no values.
+/// A bank with two indexes over the same columns, the second without values.
 struct TwoIndexes {
     bank: Bank,
     indexes: [Arc<Index>; 2],
@@ -82,7 +82,7 @@ impl TwoIndexes {
                     self.indexes[0]
                         .encode(&cells[..random.uniform(1, cells.len() as i64) as usize], &mut key);
                 } else {
-                    // One that is there, or its beginning.
+                    // An existing key, or a prefix of it.
                     let row = with[random.uniform(0, with.len() as i64 - 1) as usize].0;
                     let guard = pin();
                     let mut cells = [Cell::Null; 2];
@@ -110,7 +110,7 @@ impl TwoIndexes {
         }
     }
 
-    /// Has blocks become compact, and the index take them.
+    /// Makes blocks compact, and lets the index take them.
     fn compact(&self, after: Duration) {
         for _ in 0..2 {
             while self.bank.engine.freeze(Duration::ZERO) != Progress::Done {
@@ -135,7 +135,7 @@ impl TwoIndexes {
         self.bank.accounts.block_usage().filter(is_compact).count()
     }
 
-    /// Asserts the invariants of both, once nobody needs what is past.
+    /// Asserts the invariants of both, once no old version is needed.
     fn verify(&self) {
         while self.bank.engine.garbage_backlog() > 0 {
             std::thread::yield_now();
@@ -161,7 +161,7 @@ fn rows_that_are_compact_take_eight_bytes_of_an_index_without_values() {
     two.fill(1..=ACCOUNTS);
     let bytes = || two.indexes.each_ref().map(|index| index.held_bytes());
     let [with, without] = bytes();
-    assert_eq!(with, without, "as long as nothing is compact");
+    assert_eq!(with, without, "before any block is compact");
     while two.compact_blocks() < (ACCOUNTS / 1024) as usize {
         two.compact(Duration::ZERO);
     }
@@ -218,7 +218,7 @@ fn transactions_of_any_age_find_the_same_by_both() {
                     7 => {
                         let guard = pin();
                         let row = bank.find(&tx, changed[at], &guard).unwrap();
-                        // Many have one of a few.
+                        // Many rows have one of a few values.
                         let most = if random.uniform(0, 1) == 0 { 9 } else { 99_999 };
                         let name = Bank::name(random.uniform(0, most) as i32);
                         let cell = if random.uniform(0, 9) == 0 { Cell::Null } else { Cell::text(&name) };
@@ -281,7 +281,7 @@ fn an_entry_that_is_removed_is_not_taken_for_another_of_its_row() {
 }
 
 #[test]
-fn an_index_that_has_been_dropped_is_read_by_who_began_before() {
+fn an_index_that_has_been_dropped_is_read_by_older_transactions() {
     let two = TwoIndexes::open(&[NAME]);
     two.fill(1..=2 * 1024);
     while two.compact_blocks() < 2 {
@@ -289,7 +289,7 @@ fn an_index_that_has_been_dropped_is_read_by_who_began_before() {
     }
     two.compact(Duration::ZERO);
     let random = &mut Random::seeded(1);
-    // As long as this one is there, the blocks are.
+    // As long as this one runs, the blocks remain.
     let old = two.bank.engine.begin_read_only();
     let mut tx = two.bank.engine.begin();
     (1..=2 * 1024).for_each(|key| two.bank.delete(&mut tx, key).unwrap());
@@ -301,7 +301,7 @@ fn an_index_that_has_been_dropped_is_read_by_who_began_before() {
     two.assert_same(&old, random);
     two.assert_same(&reader, random);
     drop(old);
-    // The last is kept until another is filled.
+    // The last one is kept until another one is filled.
     while two.compact_blocks() > 1 {
         two.compact(Duration::from_nanos(1));
     }
@@ -334,7 +334,7 @@ fn blocks_that_are_given_up_are_dropped_first() {
         assert!(empty >= 2, "{empty} blocks are empty");
         two.fill(first + 10_001..first + 13_000);
         let filled = two.bank.accounts.block_usage().filter(|usage| usage.rows == 0).count() < empty;
-        assert!(filled, "rows come to blocks that were given up");
+        assert!(filled, "freed blocks are filled again");
         two.assert_same(&two.bank.engine.begin_read_only(), &mut Random::seeded(round as u64));
         while two.compact_blocks() < 3 {
             two.compact(Duration::ZERO);
@@ -352,7 +352,7 @@ impl Drop for StopAtEnd<'_> {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "as long as it takes for blocks to become cold beside writers")]
+#[cfg_attr(miri, ignore = "runs until blocks become cold in spite of writers")]
 fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
     let two = &TwoIndexes::open(&[BALANCE, NAME]);
     let bank = &two.bank;
@@ -365,7 +365,7 @@ fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
                 let mut anywhere = 200;
                 while !stop.load(Ordering::Relaxed) {
                     let mut tx = bank.engine.begin();
-                    // Mostly few, and in the end only those, so that the others cool down however slow the machine is.
+                    // Mostly few, and in the end only those, so that the others cool on any machine.
                     let among = if anywhere > 0 && random.uniform(0, 500) == 0 {
                         anywhere -= 1;
                         i64::from(ACCOUNTS)
@@ -409,7 +409,7 @@ fn readers_beside_writers_and_the_merger_find_the_same_by_both() {
         while readers.iter().any(|reader| !reader.is_finished()) {
             bank.engine.freeze(Duration::from_millis(5));
             bank.engine.compact(Duration::from_millis(5));
-            // By then an index has taken rows, and let go of their keys.
+            // By then an index has taken rows, and dropped their keys.
             let [with, without] = two.indexes.each_ref().map(|index| index.held_bytes());
             compact.fetch_or(without * 10 < with * 9, Ordering::Relaxed);
         }

@@ -1,5 +1,5 @@
-//! Writing × freezing × encoding × reading: rows of compact blocks are deleted and inserted elsewhere, while blocks
-//! become compact, get other codes, and are left and filled again.
+//! Writing × freezing × encoding × reading: rows of compact blocks are deleted and inserted elsewhere, while
+//! blocks become compact, get other codes, and are emptied and filled again.
 
 use crate::keys::{assert_balances, index_on_balances};
 use crate::schedule::explore;
@@ -13,7 +13,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// So many rows fill a block.
+/// The number of rows in a block.
 const BLOCK: i32 = 64;
 
 /// How often a writer, and a reader, found a block compact.
@@ -24,13 +24,13 @@ fn is_compact(bank: &Bank) -> bool {
     bank.accounts.block_usage().any(|usage| usage.state == BlockState::Compact)
 }
 
-/// Blocks that are frozen, all of them or only full ones, become compact.
+/// Makes frozen blocks compact, all of them or only full ones.
 fn freeze_and_compact(bank: &Bank, all: bool) {
     bank.engine.freeze(Duration::ZERO);
     bank.engine.compact(Duration::from_nanos(u64::from(!all)));
 }
 
-/// Sets two accounts to a balance, with names that go with it.
+/// Sets two accounts to a balance, with the corresponding names.
 fn set(bank: &Bank, tx: &mut Transaction, balance: i64) -> Result<()> {
     let guard = pin();
     for key in [1, 2] {
@@ -41,7 +41,7 @@ fn set(bank: &Bank, tx: &mut Transaction, balance: i64) -> Result<()> {
     Ok(())
 }
 
-/// The one balance of both accounts, with which their names go, and which all ways to read agree on.
+/// The one balance of both accounts, which their names and all ways to read agree on.
 fn read(bank: &Bank, tx: &Transaction) -> i64 {
     let guard = pin();
     let mut all = Vec::new();
@@ -76,8 +76,8 @@ fn compacts() {
         for balance in 1..=3 {
             WRITTEN.fetch_add(usize::from(is_compact(bank)), Ordering::Relaxed);
             let mut tx = bank.engine.begin();
-            set(bank, &mut tx, balance).expect("nobody else writes");
-            // One is taken back.
+            set(bank, &mut tx, balance).expect("there is no other writer");
+            // One is rolled back.
             if balance != 2 {
                 commit(tx);
             }
@@ -102,23 +102,23 @@ fn compacts() {
 #[test]
 fn a_row_of_a_block_that_becomes_compact_is_read_and_changed_as_any_other() {
     explore(compacts);
-    // One run that is repeated may do without.
+    // A single run that is repeated need not find one.
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     let found = [&WRITTEN, &READ].map(|found| found.load(Ordering::Relaxed));
-    assert!(repeated || found.iter().all(|found| *found > 0), "{found:?}: nobody met a compact block");
+    assert!(repeated || found.iter().all(|found| *found > 0), "{found:?}: no task met a compact block");
 }
 
-/// An index without values takes a block that has become compact, and lets go of the keys of its rows, while these are read
-/// through it and some are changed.
+/// An index without values takes a block that has become compact, and drops the keys of its rows. Meanwhile
+/// these are read through it and some are changed.
 fn takes() {
-    // Few: most of the steps of a run shall be those of the tasks.
+    // Few: most of the steps of a run should be those of the tasks.
     const ACCOUNTS: i32 = 12;
     let bank = freezing_bank_with((1..=ACCOUNTS).map(|key| (key, i64::from(key % 6) << 32)));
     let index = index_on_balances(&bank, false);
     for _ in 0..4 {
         bank.engine.freeze(Duration::ZERO);
     }
-    // Reading takes fewer steps than merging: so it is always in the middle of it.
+    // Reading takes fewer steps than merging, so it has to begin in the middle of a merge.
     let reading = Arc::new(AtomicBool::new(false));
     let merger = task(&bank, {
         let reading = reading.clone();
@@ -133,13 +133,13 @@ fn takes() {
         }
     });
     let writer = task(&bank, |bank| {
-        // Before, it would thaw the block.
+        // Before that it would thaw the block.
         while !is_compact(bank) {
             clock::sleep(Duration::ZERO);
         }
         for (key, balance) in [(1, 5), (2, 7)] {
             let mut tx = bank.engine.begin();
-            bank.set_balance(&mut tx, key, balance).expect("nobody else writes");
+            bank.set_balance(&mut tx, key, balance).expect("there is no other writer");
             if balance != 7 { commit(tx) } else { tx.rollback() }
         }
     });
@@ -172,10 +172,10 @@ fn rows_are_found_by_an_index_without_values_while_it_takes_them() {
     explore(takes);
 }
 
-/// How often a block was given up.
+/// How often a block was freed.
 static LEFT: AtomicUsize = AtomicUsize::new(0);
 
-/// Most rows go, so that the others are moved, while some of these are changed.
+/// Most rows are deleted, so that the others are moved, while some of these are changed.
 fn leaves() {
     let bank = freezing_bank_with((1..=BLOCK).map(|key| (key, 100)));
     for _ in 0..4 {
@@ -190,7 +190,7 @@ fn leaves() {
             committed(bank, isolation, |tx| {
                 for (key, by) in [(3, -1), (4, 1)] {
                     statement(tx, |tx| {
-                        let balance = bank.balance(tx, key).expect("it stays, wherever it lies");
+                        let balance = bank.balance(tx, key).expect("the account exists in any place");
                         bank.set_balance(tx, key, balance + by)
                     })?;
                 }
@@ -224,10 +224,10 @@ fn leaves() {
 fn rows_that_leave_a_compact_block_are_found_and_no_change_of_them_is_lost() {
     explore(leaves);
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
-    assert!(repeated || LEFT.load(Ordering::Relaxed) > 0, "no block was left");
+    assert!(repeated || LEFT.load(Ordering::Relaxed) > 0, "no block was freed");
 }
 
-/// All rows of the only block go, which is the one that is being filled, while others come.
+/// All rows of the only block are deleted, which is the one that is being filled, while others are inserted.
 fn refills() {
     let bank = freezing_bank_with((1..=BLOCK).map(|key| (key, 100)));
     for _ in 0..4 {

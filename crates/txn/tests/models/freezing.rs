@@ -1,7 +1,7 @@
-//! Writing × freezing × reading × keeping what was read: blocks are frozen whenever nobody has a version in them, and
-//! thawed by whoever writes, in a copy if somebody keeps their rows. Rows move to where others were deleted. And blocks of
-//! which all rows came behind a reader give up their chain heads, which are made again by whoever writes, and are frozen all
-//! the same.
+//! Writing × freezing × reading × keeping what was read. Blocks are frozen whenever no row in them has a
+//! version. A writer thaws them, in a copy if a reader keeps their rows. Rows move to where others were
+//! deleted. Blocks of which all rows were inserted behind a reader replace their chain heads by one, which
+//! writers undo, and are frozen nevertheless.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, NAME, commit};
@@ -15,11 +15,11 @@ use shuttle::rand::RngCore;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How often a reader was given rows of a block that was frozen, or had been until just then: their strings lie in
-/// one buffer of just their size.
+/// How often a reader got rows of a block that was frozen, or had been until just then: their strings are in
+/// one buffer of exactly their size.
 static FROZEN: AtomicUsize = AtomicUsize::new(0);
 
-/// Sets both accounts to a balance, with names that go with it.
+/// Sets both accounts to a balance, with the corresponding names.
 fn set(bank: &Bank, tx: &mut Transaction, balance: i64) -> Result<()> {
     let guard = pin();
     for key in [1, 2] {
@@ -30,13 +30,13 @@ fn set(bank: &Bank, tx: &mut Transaction, balance: i64) -> Result<()> {
     Ok(())
 }
 
-/// What a scan shows.
+/// The result of a scan.
 fn read(bank: &Bank, tx: &Transaction) -> Vec<ScanBatch> {
     let scan = bank.accounts.scan(tx.snapshot(), &[BALANCE, NAME], false);
     std::iter::from_fn(|| scan.next_batch(&pin())).collect()
 }
 
-/// The one balance of all rows, with which their names go.
+/// The one balance of all rows, to which their names correspond.
 fn balance_of(batches: &[ScanBatch]) -> i64 {
     let mut all = Vec::new();
     for batch in batches {
@@ -59,14 +59,14 @@ fn freezes() {
     let writer = task(&bank, |bank| {
         for balance in 1..=4 {
             let mut tx = bank.engine.begin();
-            set(bank, &mut tx, balance).expect("nobody else writes");
-            // One is taken back.
+            set(bank, &mut tx, balance).expect("there is no other writer");
+            // One is rolled back.
             if balance != 3 {
                 commit(tx);
             }
         }
     });
-    // Of a table whose time is changed again and again.
+    // Of a table whose interval is changed repeatedly.
     let freezer = task(&bank, |bank| {
         for turn in [0, 0, 1, 0, 1, 1, 0, 0] {
             bank.engine.freeze(Duration::from_nanos(turn));
@@ -92,7 +92,7 @@ fn freezes() {
                 kept.push((batches, balance));
             }
             for (batches, balance) in kept {
-                assert_eq!(balance_of(&batches), balance, "what was given out has changed");
+                assert_eq!(balance_of(&batches), balance, "what was handed out has changed");
             }
         })
     });
@@ -102,17 +102,17 @@ fn freezes() {
 }
 
 #[test]
-fn nobody_meets_a_row_half_moved_and_what_was_given_out_stays() {
+fn no_row_is_seen_half_moved_and_what_was_handed_out_does_not_change() {
     explore(freezes);
-    // One run that is repeated may do without.
+    // A single run that is repeated need not find one.
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
     assert!(repeated || FROZEN.load(Ordering::Relaxed) > 0, "no reader was given a frozen block");
 }
 
-/// How often a row was found elsewhere than before.
+/// How often a row was found in another place than before.
 static MOVED: AtomicUsize = AtomicUsize::new(0);
 
-/// Rows come and go, so that others move, while some of these are changed.
+/// Rows are inserted and deleted, so that others move, while some of these are changed.
 fn moves() {
     let bank = freezing_bank_with((1..=5).map(|key| (key, 100)));
     let freezer = task(&bank, |bank| {
@@ -136,7 +136,7 @@ fn moves() {
             committed(bank, isolation, |tx| {
                 for (key, by) in [(4, -1), (5, 1)] {
                     statement(tx, |tx| {
-                        let balance = bank.balance(tx, key).expect("it stays, wherever it lies");
+                        let balance = bank.balance(tx, key).expect("the account exists in any place");
                         bank.set_balance(tx, key, balance + by)
                     })?;
                 }
@@ -153,7 +153,7 @@ fn moves() {
             assert_eq!(bank.scan(&tx), rows, "a snapshot does not change");
         }
     });
-    let place = |key| bank.find(&bank.engine.begin_read_only(), key, &pin()).expect("it stays");
+    let place = |key| bank.find(&bank.engine.begin_read_only(), key, &pin()).expect("the account exists");
     let before = [4, 5].map(place);
     join([freezer, deleter, writer, reader]);
     assert_eq!(bank.scan(&bank.engine.begin()), [(3, 100), (4, 98), (5, 102), (6, 100)]);
@@ -178,7 +178,7 @@ static SHARED: AtomicUsize = AtomicUsize::new(0);
 static FROZE: AtomicUsize = AtomicUsize::new(0);
 static COMPACTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Of two blocks with versions, each of 64 rows.
+/// For two blocks with versions, each of 64 rows.
 fn has_given_up_heads(bank: &Bank) -> bool {
     bank.engine.memory().held(Held::Heads) < 2 * 64 * size_of::<usize>() as u64
 }
@@ -187,8 +187,8 @@ fn has_block(bank: &Bank, state: BlockState) -> bool {
     bank.accounts.block_usage().any(|block| block.state == state)
 }
 
-/// As many accounts as a block holds come behind a reader; one is changed, and one goes: when the block has given up its
-/// heads, has been frozen, or compact.
+/// As many accounts as a block has slots are inserted behind a reader. One is changed, and one is deleted,
+/// when the block has replaced its heads, has been frozen, or is compact.
 fn shares() {
     const COUNT: i32 = 64;
     let what_for = match shuttle::rand::thread_rng().next_u64() % 4 {
@@ -203,7 +203,7 @@ fn shares() {
     let rows: Vec<_> = (1..=COUNT).map(|key| [Cell::i32(key), Cell::i64(0), Cell::text(&name)]).collect();
     tx.insert_rows(&bank.accounts, &rows, &pin()).unwrap();
     commit(tx);
-    // So that what came before goes to the attic.
+    // So that the earlier records move to the attic.
     for key in [COUNT + 1, COUNT + 2] {
         let mut tx = bank.engine.begin();
         bank.insert(&mut tx, key, 0).unwrap();
@@ -211,7 +211,8 @@ fn shares() {
     }
     let is_time =
         move |bank: &Bank| what_for.map_or_else(|| has_given_up_heads(bank), |state| has_block(bank, state));
-    // To be frozen it needs that nobody holds a guard, and those who read or write step by step hold theirs for long.
+    // Freezing requires that no guard is held, and tasks that read or write step by step hold theirs for
+    // long.
     let is_patient = what_for.is_some();
     let times = if is_patient { 100 } else { 20 };
     let wait = move |bank: &Bank| {
@@ -252,21 +253,21 @@ fn shares() {
         }
     });
     for _ in (0..times).take_while(|_| !is_time(&bank)) {
-        assert!(is_patient || bank.balance(&old, 2).is_none(), "it came later");
+        assert!(is_patient || bank.balance(&old, 2).is_none(), "it was inserted later");
         firn_base::thread::yield_now();
     }
     SHARED.fetch_add(usize::from(has_given_up_heads(&bank)), Ordering::Relaxed);
     for (state, count) in [(BlockState::Frozen, &FROZE), (BlockState::Compact, &COMPACTED)] {
         count.fetch_add(usize::from(has_block(&bank, state)), Ordering::Relaxed);
     }
-    assert_eq!(bank.scan(&old), [], "they came later");
-    // The record that all of them have goes while others read and write.
+    assert_eq!(bank.scan(&old), [], "they were inserted later");
+    // The record of all of them is removed while others read and write.
     old.rollback();
     join([freezer, writer]);
     join([newer]);
     let rows = bank.scan(&bank.engine.begin());
     assert_eq!((rows.len() as i32, rows[0]), (COUNT + 1, (1, 2)));
-    // Nobody needs a version any more, and none is forgotten.
+    // No version is needed any more, and none is left.
     let is_left = |_: &i32| bank.engine.memory().held(Held::Heads) > 0;
     for _ in (0..1000).take_while(is_left) {
         bank.engine.freeze(Duration::ZERO);

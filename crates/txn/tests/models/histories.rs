@@ -1,5 +1,5 @@
-//! Histories: random short transactions over few keys, replayed one after another, and every read of them
-//! compared with what it should have been (`tests/all/history.rs` says how).
+//! Histories: random short transactions on few keys, replayed one after another, with every read compared
+//! with what it should have been (`tests/all/history.rs` describes it).
 
 use crate::history::{Entry, Workload, check, run_reader, run_transaction};
 use crate::schedule::explore;
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 const TASKS: i64 = 3;
 
-/// How often a transaction began where a block was compact.
+/// How often a transaction began while a block was compact.
 static COMPACT: AtomicUsize = AtomicUsize::new(0);
 
 fn histories(isolation: Isolation, scans: bool) {
@@ -31,7 +31,7 @@ fn histories(isolation: Isolation, scans: bool) {
                 (0..3)
                     .map(|_| {
                         if compacts {
-                            // Blocks freeze when nobody is at them.
+                            // Blocks freeze when no transaction uses them.
                             let waits = random.uniform(0, 1) == 0;
                             (0..20)
                                 .take_while(|_| waits && !has_compact_block(bank))
@@ -76,11 +76,11 @@ fn serializable_histories_are_as_if_run_one_after_another() {
 fn serializable_histories_with_scans_are_as_if_run_one_after_another() {
     explore(|| histories(Isolation::Serializable, true));
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
-    assert!(repeated || COMPACT.load(Ordering::Relaxed) > 0, "nobody met a compact block");
+    assert!(repeated || COMPACT.load(Ordering::Relaxed) > 0, "no task met a compact block");
 }
 
-/// Two that write, beside two that read and begin and end at any time: what lies between them is collected, moved
-/// to the attic, put together there and collected from there.
+/// Two that write, and two that read and begin and end at any time: the versions between them are collected,
+/// moved to the attic, merged there and collected from there.
 fn beside_readers(scans: bool) {
     let bank = bank_with([]);
     let seed = shuttle::rand::thread_rng().next_u64();
@@ -98,7 +98,7 @@ fn beside_readers(scans: bool) {
     });
     let entries = join(writers.into_iter().chain(readers)).into_iter().flatten().collect();
     check(entries, Isolation::Snapshot, seed);
-    // Everybody has gone, and everything goes.
+    // All have ended, and everything is collected.
     while bank.engine.garbage_backlog() > 0 {
         yield_now();
     }

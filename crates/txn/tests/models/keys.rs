@@ -1,4 +1,4 @@
-//! Index: insert × delete × scan, and what constraints ask of it.
+//! Index: insert × delete × scan, and the requirements of constraints.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, commit};
@@ -9,7 +9,7 @@ use firn_storage::{Index, IndexColumn, IndexId, IndexSpec, KeyBuffer};
 use firn_txn::{Isolation, Transaction, pin};
 use std::ops::Bound;
 
-/// One account goes from key to key: every snapshot sees exactly one, and every way to it the same
+/// One account moves from key to key: every snapshot sees exactly one, and the same in every way
 /// ([`Bank::scan`] compares the table with the index).
 fn moves() {
     let bank = bank_with([(1, 0), (5, 5)]);
@@ -25,7 +25,7 @@ fn moves() {
     };
     let moving = [moving(1, 2, true), moving(1, 2, false)];
     let replacing = task(&bank, |bank| {
-        // Deleted and inserted anew: another slot under the same key.
+        // Deleted and inserted again: another slot under the same key.
         for _ in 0..2 {
             let mut tx = bank.engine.begin();
             let key = if bank.balance(&tx, 1).is_some() { 1 } else { 2 };
@@ -53,7 +53,7 @@ fn a_row_that_goes_from_key_to_key_is_seen_exactly_once() {
     explore(moves);
 }
 
-/// Several want the same key, whose holder deletes it, goes back on that, or never commits.
+/// Several claim the same key, whose holder deletes it, rolls that back, or never commits.
 fn claims() {
     let bank = bank_with([(5, 0)]);
     let hesitating = task(&bank, |bank| {
@@ -110,7 +110,7 @@ fn a_key_belongs_to_one_row() {
     explore(claims);
 }
 
-/// One gives its row a key, then another, and goes back to the first; meanwhile others want that.
+/// One gives its row a key, then another, and returns to the first; meanwhile others claim that.
 fn returns() {
     let bank = bank_with([]);
     let returning = task(&bank, |bank| {
@@ -135,7 +135,7 @@ fn returns() {
 }
 
 #[test]
-fn a_key_that_somebody_may_go_back_to_is_taken() {
+fn a_key_to_which_a_transaction_may_return_is_taken() {
     explore(returns);
 }
 
@@ -144,7 +144,7 @@ fn by_balance(bank: &Bank) -> Arc<Index> {
     index_on_balances(bank, true)
 }
 
-/// The same, with values or without.
+/// The same, with or without values.
 pub fn index_on_balances(bank: &Bank, values: bool) -> Arc<Index> {
     let mut tx = bank.engine.begin();
     let part = IndexColumn {
@@ -170,7 +170,7 @@ fn balance_key(index: &Index, balance: i64) -> KeyBuffer {
     key
 }
 
-/// Asserts that the index on balances leads to just what the table holds.
+/// Asserts that the index on balances has exactly the rows of the table.
 pub fn assert_balances(bank: &Bank, by_balance: &Index, tx: &Transaction) {
     let mut expected: Vec<i64> = bank.scan(tx).iter().map(|(_, balance)| *balance).collect();
     expected.sort_unstable();
@@ -188,8 +188,8 @@ pub fn assert_balances(bank: &Bank, by_balance: &Index, tx: &Transaction) {
     }
 }
 
-/// Balances come and go and come back, so that entries of dead versions are removed while the same ones
-/// are wanted again.
+/// Balances are removed and restored, so that entries of dead versions are removed while the same entries are
+/// inserted again.
 fn balances() {
     let bank = bank_with([(1, 1), (2, 2)]);
     let index = by_balance(&bank);
@@ -197,7 +197,7 @@ fn balances() {
         task(&bank, move |bank| {
             for (round, balance) in balances.into_iter().enumerate() {
                 let mut tx = bank.engine.begin();
-                bank.set_balance(&mut tx, key, balance).expect("nobody else changes it");
+                bank.set_balance(&mut tx, key, balance).expect("no other task changes it");
                 if round == 1 {
                     tx.rollback();
                 } else {
@@ -209,10 +209,10 @@ fn balances() {
     let replacing = task(&bank, |bank| {
         for balance in [1, 2] {
             let mut tx = bank.engine.begin();
-            bank.insert(&mut tx, 3, balance).expect("nobody else inserts it");
+            bank.insert(&mut tx, 3, balance).expect("no other task inserts it");
             commit(tx);
             let mut tx = bank.engine.begin();
-            bank.delete(&mut tx, 3).expect("nobody else deletes it");
+            bank.delete(&mut tx, 3).expect("no other task deletes it");
             commit(tx);
         }
     });
@@ -257,8 +257,8 @@ fn an_index_built_beside_writers_misses_none_of_their_rows() {
     explore(builds);
 }
 
-/// The balance of an account is the key of another, which it refers to. One inserts such an account, the
-/// other deletes what it refers to: no snapshot sees the one without the other.
+/// The balance of an account is the key of another, which it references. One task inserts such an account,
+/// the other deletes the referenced one: no snapshot sees the first without the other.
 fn references(isolation: Isolation) {
     let bank = bank_with([(1, 0), (2, 0)]);
     let index = by_balance(&bank);
@@ -308,7 +308,8 @@ fn what_is_referred_to_is_there_under_weaker_isolation() {
     explore(|| references(Isolation::ReadCommitted));
 }
 
-/// As [`references`], with somebody who takes the key away that is referred to, puts it back, and goes back before that.
+/// As [`references`], with a task that removes the referenced key, restores it, and rolls back to before
+/// that.
 fn goes_back(isolation: Isolation) {
     let bank = bank_with([(1, 0), (2, 0)]);
     let index = by_balance(&bank);
@@ -330,7 +331,7 @@ fn goes_back(isolation: Isolation) {
         });
         if referred.is_ok_and(|exists| !exists) {
             let savepoint = tx.savepoint();
-            bank.set_key(&mut tx, 5, 1).expect("nobody else has it");
+            bank.set_key(&mut tx, 5, 1).expect("no other account has it");
             tx.rollback_to(savepoint);
             let _lost = tx.commit();
         }
@@ -351,9 +352,9 @@ fn a_key_that_may_be_left_again_is_not_referred_to_under_weaker_isolation() {
     explore(|| goes_back(Isolation::ReadCommitted));
 }
 
-/// Gives an account the balance 9 as a deferrable unique constraint would have it: looks when the row is
-/// written, and once more at the end if it was not alone then; in between it is away for a moment. Whether
-/// it has committed.
+/// Gives an account the balance 9 as a deferrable unique constraint would: checks when the row is written,
+/// and once more at the end if it was not alone then; meanwhile it leaves the balance for a short time.
+/// Returns whether it has committed.
 fn give(
     bank: &Bank,
     by_balance: &Index,
@@ -365,7 +366,7 @@ fn give(
     let row = write(&mut tx);
     let shared = tx.shares_key(&bank.accounts, by_balance, &key, row, &pin());
     let savepoint = tx.savepoint();
-    bank.set_balance(&mut tx, account, 7).expect("nobody else changes it");
+    bank.set_balance(&mut tx, account, 7).expect("no other task changes it");
     tx.rollback_to(savepoint);
     if shared {
         let again = statement(&mut tx, |tx| tx.is_duplicate(&bank.accounts, by_balance, &key, row, &pin()));
@@ -376,7 +377,7 @@ fn give(
     tx.commit().is_ok()
 }
 
-/// Of rows that want one balance, which is tested late, one has it; its holder leaves it and comes back.
+/// Of rows that claim one balance, which is tested late, one has it; its holder leaves it and returns.
 fn late_keys(isolation: Isolation) {
     let bank = bank_with([(1, 9)]);
     let index = by_balance(&bank);
@@ -384,19 +385,19 @@ fn late_keys(isolation: Isolation) {
         let index = index.clone();
         task(&bank, move |bank| {
             let tx = bank.engine.try_begin(isolation).unwrap();
-            give(bank, &index, tx, key, |tx| bank.insert(tx, key, 9).expect("nobody else inserts it"))
+            give(bank, &index, tx, key, |tx| bank.insert(tx, key, 9).expect("no other task inserts it"))
         })
     });
     let leaving = task(&bank, move |bank| {
         let mut tx = bank.engine.try_begin(isolation).unwrap();
         let savepoint = tx.savepoint();
-        bank.set_balance(&mut tx, 1, 5).expect("nobody else changes it");
+        bank.set_balance(&mut tx, 1, 5).expect("no other task changes it");
         tx.rollback_to(savepoint);
-        bank.set_balance(&mut tx, 1, 5).expect("nobody else changes it");
+        bank.set_balance(&mut tx, 1, 5).expect("no other task changes it");
         commit(tx);
         let tx = bank.engine.try_begin(isolation).unwrap();
         give(bank, &index, tx, 1, |tx| {
-            bank.set_balance(tx, 1, 9).expect("nobody else changes it");
+            bank.set_balance(tx, 1, 9).expect("no other task changes it");
             bank.find(tx, 1, &pin()).expect("the account exists")
         })
     });
@@ -407,7 +408,7 @@ fn late_keys(isolation: Isolation) {
     let reading = task(&bank, move |bank| (0..2).for_each(|_| assert!(holders(bank) <= 1)));
     let given = join(inserting).into_iter().chain(join([leaving])).filter(|given| *given).count();
     join([reading]);
-    assert_eq!(holders(&bank), given, "each of them was told so");
+    assert_eq!(holders(&bank), given, "each of them has committed");
     assert!(given <= 1, "{given} have it");
 }
 

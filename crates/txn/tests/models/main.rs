@@ -1,8 +1,8 @@
 //! Models: the engine itself, in memory, under shuttle, which chooses at every step of an atomic or a lock
-//! which task goes on (docs/decisions/0013-models-run-the-engine.md).
+//! which task continues (docs/decisions/0013-models-run-the-engine.md).
 //!
-//! Each model says what must hold, and is run for `FIRN_MODEL_SECONDS` (a few if that is not set), each time
-//! another way. A run that fails prints its seed; `FIRN_MODEL_SEED` repeats it.
+//! Each model states what must hold. It runs for `FIRN_MODEL_SECONDS` (a few if that is not set), each time
+//! with another schedule. A run that fails prints its seed; `FIRN_MODEL_SEED` repeats it.
 
 mod compacting;
 mod freezing;
@@ -47,7 +47,7 @@ fn bank_with(accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Bank> {
     filled(Bank::open(), accounts)
 }
 
-/// As [`bank_with`], with blocks that are frozen as soon as may be.
+/// As [`bank_with`], with blocks that are frozen as soon as possible.
 fn freezing_bank_with(accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Bank> {
     filled(Bank::freezing(), accounts)
 }
@@ -61,7 +61,7 @@ fn filled(bank: Bank, accounts: impl IntoIterator<Item = (i32, i64)>) -> Arc<Ban
     Arc::new(bank)
 }
 
-/// Runs a statement as a session does: it waits for whoever is in its way, and is run again.
+/// Runs a statement as a session does: it waits for a blocking transaction, and is run again.
 fn statement<T>(tx: &mut Transaction, mut body: impl FnMut(&mut Transaction) -> Result<T>) -> Result<T> {
     let start = tx.begin_statement();
     loop {

@@ -1,5 +1,5 @@
-//! Merging × writing × reading: blocks that become compact bring values that the dictionaries do not have yet, so that those that are
-//! compact already get other codes, while their rows are read, changed and deleted.
+//! Merging × writing × reading: blocks that become compact have values that the dictionaries do not have yet.
+//! So the blocks that are compact already get other codes, while their rows are read, changed and deleted.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
@@ -15,20 +15,21 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// So many rows fill a block.
+/// The number of rows in a block.
 const BLOCK: i32 = 64;
 
-/// The writer's transactions, of which one is taken back.
+/// The writer's transactions, one of which is rolled back.
 const TURNS: i32 = 4;
 const TAKEN_BACK: i32 = 1;
 
 /// How often a block was given other codes between two scans of a snapshot.
 static BESIDE: AtomicUsize = AtomicUsize::new(0);
 
-/// By key, the number of which an account has its balance and its name.
+/// By key, the number from which an account has its balance and its name.
 type State = BTreeMap<i32, i64>;
 
-/// Few in a block, so that it has codes; and in each block others, which lie between those of the blocks before.
+/// Few in a block, so that it has codes; other ones in each block, which sort between those of the blocks
+/// before.
 fn number(key: i32) -> i64 {
     i64::from(match (key - 1) / BLOCK {
         0 => key % 7 * 3,
@@ -37,17 +38,17 @@ fn number(key: i32) -> i64 {
     })
 }
 
-/// Far apart: they take 8 bytes as distances from the lowest.
+/// Far apart: as offsets they take 8 bytes.
 fn balance(number: i64) -> i64 {
     number << 40
 }
 
-/// Of which a condition sees the number.
+/// A name with a prefix that a condition can use.
 fn name(number: i64) -> String {
     format!("{number:02} is the number of this account")
 }
 
-/// Inserts accounts as many as fill a block.
+/// Inserts as many accounts as fill a block.
 fn insert(bank: &Bank, tx: &mut Transaction, block: i32) -> Result<()> {
     let keys = block * BLOCK + 1..=(block + 1) * BLOCK;
     let names: Vec<String> = keys.clone().map(|key| name(number(key))).collect();
@@ -60,12 +61,12 @@ fn insert(bank: &Bank, tx: &mut Transaction, block: i32) -> Result<()> {
 
 fn set(bank: &Bank, tx: &mut Transaction, key: i32, number: i64) -> Result<()> {
     let guard = pin();
-    let row = bank.find(tx, key, &guard).expect("it stays");
+    let row = bank.find(tx, key, &guard).expect("the account exists");
     let name = name(number);
     tx.update(&bank.accounts, row, &[BALANCE, NAME], &[Cell::i64(balance(number)), Cell::text(&name)], &guard)
 }
 
-/// Which accounts a turn of the writer is about: two get each other's number, and one goes.
+/// The accounts that a turn of the writer changes: two exchange their numbers, and one is deleted.
 fn turn_of(turn: i32) -> (i32, i32, i32) {
     let (first, second) = (10 * turn + 1, BLOCK + 10 * turn + 2);
     (first, second, if turn % 2 == 0 { first + 1 } else { second + 1 })
@@ -76,11 +77,11 @@ fn turn(bank: &Bank, tx: &mut Transaction, turn: i32) -> Result<()> {
     set(bank, tx, first, number(second))?;
     set(bank, tx, second, number(first))?;
     bank.delete(tx, gone)?;
-    // In the middle, so that there are turns before and behind it.
+    // In the middle, so that there are turns before and after it.
     if turn == TURNS / 2 { insert(bank, tx, 2) } else { Ok(()) }
 }
 
-/// What a snapshot may see: the accounts after so many turns.
+/// The states that a snapshot may see: the accounts after each number of turns.
 fn states() -> Vec<State> {
     let mut state: State = (1..=2 * BLOCK).map(|key| (key, number(key))).collect();
     let mut states = vec![state.clone()];
@@ -108,7 +109,7 @@ fn freeze_and_compact(bank: &Bank) {
     bank.engine.compact(Duration::ZERO);
 }
 
-/// What batches show.
+/// The accounts in batches.
 fn content(batches: &[ScanBatch]) -> State {
     let mut state = State::new();
     for batch in batches {
@@ -129,20 +130,20 @@ fn scan(bank: &Bank, tx: &Transaction, restrictions: &[Restriction]) -> Vec<Scan
     std::iter::from_fn(|| scan.next_batch(&pin())).collect()
 }
 
-/// Those of which a scan says that they may have a number, by their balance or by their name, and have it.
+/// The accounts that a scan returns for a number, by their balance or by their name, and that have it.
 fn with_number(bank: &Bank, tx: &Transaction, number: i64, by_name: bool) -> State {
     let name = name(number);
     let (column, only) = match by_name {
         true => (NAME, summary(SqlType::Text, &Cell::text(&name))),
         false => (BALANCE, summary(SqlType::BigInt, &Cell::i64(balance(number)))),
     };
-    let only = only.expect("it is no NULL");
+    let only = only.expect("the value is not NULL");
     let mut found = content(&scan(bank, tx, &[Restriction::within(column, only, only)]));
     found.retain(|_, has| *has == number);
     found
 }
 
-/// What a lookup shows.
+/// The result of a look-up.
 fn look_up(bank: &Bank, tx: &Transaction, key: i32) -> Option<i64> {
     let guard = pin();
     let mut cells = [Cell::Null; 2];
@@ -152,7 +153,7 @@ fn look_up(bank: &Bank, tx: &Transaction, key: i32) -> Option<i64> {
     Some(number)
 }
 
-/// Reads whatever there is in all ways, again and again, and keeps it; tells when it has begun.
+/// Reads everything in all ways, repeatedly, and keeps it; sets a flag when it has begun.
 fn read(bank: &Bank, states: &[State], begun: &AtomicBool) {
     let mut last = 0;
     let mut kept = Vec::new();
@@ -178,7 +179,7 @@ fn read(bank: &Bank, states: &[State], begun: &AtomicBool) {
         kept.push((batches, seen));
     }
     for (batches, seen) in kept {
-        assert_eq!(content(&batches), seen, "what was given out has changed");
+        assert_eq!(content(&batches), seen, "what was handed out has changed");
     }
 }
 
@@ -197,7 +198,7 @@ fn merges() {
     while !bank.accounts.block_usage().any(|usage| usage.state == BlockState::Frozen) {
         bank.engine.freeze(Duration::ZERO);
     }
-    // Nobody but the merger needs few steps: so a reader is in the middle of it in many runs, not by chance in some.
+    // All tasks but the merger need few steps, so a reader begins in the middle of a merge in many runs.
     let begun = Arc::new(AtomicBool::new(false));
     let merger = task(&bank, {
         let begun = begun.clone();
@@ -221,7 +222,7 @@ fn merges() {
     let writer = task(&bank, |bank| {
         for number in 0..TURNS {
             let mut tx = bank.engine.begin();
-            turn(bank, &mut tx, number).expect("nobody else writes");
+            turn(bank, &mut tx, number).expect("there is no other writer");
             if number == TAKEN_BACK { tx.rollback() } else { commit(tx) }
         }
     });
@@ -230,7 +231,7 @@ fn merges() {
         move |bank| read(bank, &states, &begun)
     });
     join([merger, freezer, writer, reader]);
-    // Whatever has become of them meanwhile: in the end the values of all three share their dictionaries.
+    // Whatever has happened to them: in the end the values of all three share their dictionaries.
     for _ in (0..200).take_while(|_| coded(&bank) < 3) {
         freeze_and_compact(&bank);
     }
@@ -245,5 +246,5 @@ fn merges() {
 fn rows_show_the_same_while_their_block_is_given_codes_of_another_dictionary() {
     explore(merges);
     let repeated = std::env::var("FIRN_MODEL_SEED").is_ok();
-    assert!(repeated || BESIDE.load(Ordering::Relaxed) > 0, "nobody read beside a merge");
+    assert!(repeated || BESIDE.load(Ordering::Relaxed) > 0, "no task read during a merge");
 }

@@ -1,5 +1,5 @@
-//! Install × read × abort, collecting × walking a chain, loading × scan × change, folding × change: a reader sees whole rows, of committed
-//! transactions, and the same ones again as long as its snapshot lasts.
+//! Install × read × abort, collecting × walking a chain, loading × scan × change, folding × change. A reader
+//! sees whole rows, of committed transactions, and the same ones again as long as its snapshot lasts.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank, KEY, NAME, commit};
@@ -10,7 +10,7 @@ use firn_base::{Cell, Result};
 use firn_txn::{Isolation, Transaction, pin};
 use std::ops::Range;
 
-/// Sets an account to a balance with a name that goes with it, too long to lie in the row.
+/// Sets an account to a balance with a corresponding name, which is too long to be inline.
 fn set_both(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) -> Result<()> {
     let guard = pin();
     let row = bank.find(tx, key, &guard).expect("the account exists");
@@ -18,7 +18,7 @@ fn set_both(bank: &Bank, tx: &mut Transaction, key: i32, balance: i64) -> Result
     tx.update(&bank.accounts, row, &[BALANCE, NAME], &[Cell::i64(balance), Cell::text(&name)], &guard)
 }
 
-/// The balance, which the name must go with.
+/// The balance, to which the name must correspond.
 fn read_both(bank: &Bank, tx: &Transaction, key: i32) -> Option<i64> {
     let guard = pin();
     let mut cells = [Cell::Null, Cell::Null];
@@ -28,7 +28,7 @@ fn read_both(bank: &Bank, tx: &Transaction, key: i32) -> Option<i64> {
     Some(balance)
 }
 
-/// Balances below 100 are committed, from 100 on taken back.
+/// Balances below 100 are committed, those from 100 on are rolled back.
 fn installs_and_aborts() {
     let bank = bank_with([(1, 1)]);
     let aborting = task(&bank, |bank| {
@@ -64,8 +64,8 @@ fn installs_and_aborts() {
     let reading = task(&bank, |bank| {
         for _ in 0..2 {
             let tx = bank.engine.begin_read_only();
-            let first = read_both(bank, &tx, 1).expect("the account stays");
-            assert!(first < 100, "{first} was taken back");
+            let first = read_both(bank, &tx, 1).expect("the account exists");
+            assert!(first < 100, "{first} was rolled back");
             let rows = bank.scan(&tx);
             assert_eq!(rows[0], (1, first), "a snapshot does not change");
             assert!(matches!(rows[1..], [] | [(2, 2)]), "{rows:?}");
@@ -76,15 +76,15 @@ fn installs_and_aborts() {
 }
 
 #[test]
-fn a_reader_sees_whole_rows_and_nothing_that_was_taken_back() {
+fn a_reader_sees_whole_rows_and_nothing_that_was_rolled_back() {
     explore(installs_and_aborts);
 }
 
-/// Both accounts always have the same balance. Ten commits make a chain that is collected and trimmed
-/// behind readers of different ages.
+/// Both accounts always have the same balance. Ten commits make a chain that is collected and trimmed behind
+/// readers of different ages.
 fn collects() {
     let bank = bank_with([(1, 0), (2, 0)]);
-    // Names go with balances from here on.
+    // Names correspond to balances from here on.
     let mut tx = bank.engine.begin();
     [1, 2].iter().for_each(|key| set_both(&bank, &mut tx, *key, 0).unwrap());
     commit(tx);
@@ -92,10 +92,10 @@ fn collects() {
         let write = |balance| {
             let mut tx = bank.engine.begin();
             for key in [1, 2] {
-                set_both(bank, &mut tx, key, balance).expect("nobody else writes");
+                set_both(bank, &mut tx, key, balance).expect("there is no other writer");
             }
-            // Some are taken back.
-            (balance % 4 != 3).then(|| (tx.commit().expect("nobody else writes").time, balance))
+            // Some are rolled back.
+            (balance % 4 != 3).then(|| (tx.commit().expect("there is no other writer").time, balance))
         };
         (1..=10).filter_map(write).collect::<Vec<_>>()
     });
@@ -103,7 +103,7 @@ fn collects() {
         task(&bank, move |bank| {
             let read = |_| {
                 let tx = bank.engine.begin_read_only();
-                let first = read_both(bank, &tx, 1).expect("it stays");
+                let first = read_both(bank, &tx, 1).expect("the account exists");
                 for _ in 0..3 {
                     assert_eq!(read_both(bank, &tx, 2), Some(first), "a version that is needed has gone");
                     assert_eq!(read_both(bank, &tx, 1), Some(first), "a version that is needed has gone");
@@ -126,13 +126,13 @@ fn versions_stay_as_long_as_a_snapshot_needs_them() {
     explore(collects);
 }
 
-/// Five accounts come together; one is then changed, and one goes.
+/// Five accounts are inserted together; one is then changed, and one deleted.
 fn loads() {
     let bank = bank_with([]);
     let insert = |bank: &Bank, tx: &mut Transaction, keys: Range<i32>| {
         let name = Bank::name(0);
         let rows: Vec<_> = keys.map(|key| [Cell::i32(key), Cell::i64(0), Cell::text(&name)]).collect();
-        tx.insert_rows(&bank.accounts, &rows, &pin()).expect("nobody else has these keys");
+        tx.insert_rows(&bank.accounts, &rows, &pin()).expect("no other account has these keys");
     };
     let loading = task(&bank, move |bank| {
         let mut tx = bank.engine.begin();
@@ -146,9 +146,9 @@ fn loads() {
         for balance in [1, 2] {
             let mut tx = bank.engine.begin();
             if bank.find(&tx, 2, &pin()).is_some() {
-                set_both(bank, &mut tx, 2, balance).expect("nobody else writes to it");
+                set_both(bank, &mut tx, 2, balance).expect("no other task writes to it");
                 if balance == 2 {
-                    bank.delete(&mut tx, 4).expect("nobody else writes to it");
+                    bank.delete(&mut tx, 4).expect("no other task writes to it");
                 }
                 commit(tx);
             }
@@ -172,7 +172,7 @@ fn loads() {
     join(readers);
 }
 
-/// All accounts, whose names must go with their balances.
+/// All accounts, whose names must correspond to their balances.
 fn scan_both(bank: &Bank, tx: &Transaction) -> Vec<(i32, i64)> {
     let scan = bank.accounts.scan(tx.snapshot(), &[KEY, BALANCE, NAME], false);
     let mut rows = Vec::new();
@@ -193,7 +193,7 @@ fn rows_that_come_together_are_seen_together_and_each_as_it_is() {
     explore(loads);
 }
 
-/// Each account is deleted and comes again in one transaction, so the keys always have the same sum.
+/// Each account is deleted and inserted again in one transaction, so the keys always have the same sum.
 fn folds() {
     let bank = bank_with((1..=3).map(|key| (key, 0)));
     let writers = [[1, 2], [3, 3]].map(|keys| {
@@ -201,7 +201,8 @@ fn folds() {
             for key in keys {
                 committed(bank, Isolation::Serializable, |tx| {
                     statement(tx, |tx| bank.delete(tx, key))?;
-                    // The slot of its former row, which the index still knows, may be another's just now.
+                    // The slot of its former row, which is still in the index, may belong to another row by
+                    // now.
                     statement(tx, |tx| bank.insert(tx, key, 0).map(drop))
                 });
             }
@@ -229,6 +230,6 @@ fn folds() {
 }
 
 #[test]
-fn a_fold_sees_each_row_once_whoever_changes_it() {
+fn a_fold_sees_each_row_once_while_rows_change() {
     explore(folds);
 }

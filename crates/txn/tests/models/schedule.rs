@@ -1,29 +1,30 @@
-//! Who goes on: random schedules, each from a seed alone.
+//! Schedules: random choices of the task that continues, each schedule from a seed.
 //!
-//! A task goes on until a random step. Half of the schedules then let any other go on. Half have
-//! priorities: the task falls behind all others, and goes on when none of them can or when they have fallen
-//! behind it (PCT, Burckhardt et al. 2010). How far such steps lie apart differs from task to task and from run
-//! to run: so one may stand still now here, now there, while another does a lot.
+//! A task continues until a random step. Half of the schedules then choose any other one. Half have
+//! priorities: the task gets the lowest one, and continues when no other can or when the others have got a
+//! lower one (PCT: Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs",
+//! ASPLOS 2010). The distance of such steps differs between tasks and runs: so one task may stop for long
+//! while another one does a lot.
 
 use firn_base::random::Random;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 use std::time::{Duration, Instant};
 
-/// For how long each model is run.
+/// The time for which each model runs.
 const SECONDS: f64 = 4.0;
 
-/// After so many steps, several times what most runs take, every choice is fair: otherwise of two that are in
-/// each other's way and try again the same one might always be the quicker.
+/// After this many steps, several times what most runs take, every choice is fair. Otherwise, of two tasks
+/// that conflict and try again, the same one might always be faster.
 const UNFAIR_STEPS: usize = 20_000;
 /// More than any run takes that ends.
 const MOST_STEPS: usize = 400_000;
 const STACK_BYTES: usize = 256 << 10;
 
-/// Changes lie up to 2^this steps apart.
+/// Changes are up to 2^this steps apart.
 const LONGEST_GAP_BITS: i64 = 11;
 
-/// Runs a model, again and again, each time another way.
+/// Runs a model repeatedly, each time with another schedule.
 pub fn explore(model: fn()) {
     if let Some(seed) = variable("FIRN_MODEL_SEED") {
         return run(model, seed);
@@ -50,7 +51,7 @@ fn run(model: fn(), seed: u64) {
     config.failure_persistence = FailurePersistence::None;
     config.max_steps = MaxSteps::FailAfter(MOST_STEPS);
     config.silence_warnings = true;
-    // On a thread of its own, which remembers nothing of other runs.
+    // On a thread of its own, without state of other runs.
     let runner = move || Runner::new(Chooser::new(seed), config).run(model);
     let thread = std::thread::Builder::new().name(format!("seed {seed}")).spawn(runner);
     if let Err(panic) = thread.expect("the operating system starts a thread").join() {
@@ -67,14 +68,14 @@ struct Chooser {
     has_priorities: bool,
     /// By number.
     tasks: Vec<Known>,
-    /// The priority of the task that fell behind last.
+    /// The lowest priority given so far.
     lowest: i64,
 }
 
 #[derive(Clone, Copy)]
 struct Known {
     priority: i64,
-    /// A change comes at one of so many of its steps.
+    /// There is a change at one of this many of its steps.
     gap: i64,
 }
 

@@ -1,5 +1,5 @@
-//! Commit × begin: transfers between accounts. Every snapshot sees all of a commit or nothing of it, and
-//! no update is lost.
+//! Commit × begin: transfers between accounts. Every snapshot sees all of a commit or nothing of it, and no
+//! update is lost.
 
 use crate::schedule::explore;
 use crate::support::Bank;
@@ -28,7 +28,8 @@ fn transfer(bank: &Bank, isolation: Isolation, from: i32) -> firn_base::Time {
     })
 }
 
-/// Of two snapshots of one reader the second is not older; the sum is the same in both, however it is read.
+/// Of two snapshots of one reader the second is not older; the sum is the same in both, in every way of
+/// reading.
 fn read(bank: &Bank) {
     let mut last = firn_base::Time(0);
     for _ in 0..2 {
@@ -57,7 +58,7 @@ fn transfers(isolation: Isolation) {
     let reader = task(&bank, read);
     join(writers);
     join([reader]);
-    // 0 has given 2; 1 has got and given 2; 2 has got 2.
+    // 0 has given 2; 1 has received and given 2; 2 has received 2.
     assert_eq!(
         bank.scan(&bank.engine.begin()),
         [(0, EACH - 2), (1, EACH), (2, EACH + 2)],
@@ -76,6 +77,6 @@ fn under_snapshot_isolation_as_well() {
 }
 
 #[test]
-fn whoever_reads_what_is_committed_loses_no_update_that_it_waited_for() {
+fn read_committed_loses_no_update_that_it_waited_for() {
     explore(|| transfers(Isolation::ReadCommitted));
 }

@@ -1,5 +1,5 @@
-//! Validation × commit: what a serializable transaction has read still reads the same when it takes
-//! effect, also if it has moved on meanwhile, and whatever is collected and trimmed beside it.
+//! Validation × commit: what a serializable transaction has read still reads the same when it takes effect,
+//! also if it has advanced meanwhile, and whatever is collected and trimmed.
 
 use crate::schedule::explore;
 use crate::support::{BALANCE, Bank};
@@ -7,7 +7,7 @@ use crate::{bank_with, committed, join, statement, task};
 use firn_base::ColumnSet;
 use firn_txn::{Isolation, Transaction};
 
-/// Two doctors are on call; each leaves if the other stays.
+/// Two doctors are on call; each leaves if the other stays on call.
 fn doctors() {
     let bank = bank_with([(1, 1), (2, 1), (3, 0)]);
     let leaving = [1, 2].map(|key| {
@@ -19,7 +19,7 @@ fn doctors() {
             }
         })
     });
-    // Others commit meanwhile, so that there is something to validate, to collect and to trim.
+    // Other tasks commit meanwhile, so that there is something to validate, to collect and to trim.
     let busy = task(&bank, |bank| {
         for balance in 1..=4 {
             committed(bank, Isolation::Serializable, |tx| bank.set_balance(tx, 3, balance));
@@ -50,7 +50,7 @@ fn phantoms() {
     });
     let busy = task(&bank, |bank| {
         for _ in 0..2 {
-            // Comes and goes: nobody has seen it.
+            // Inserted and deleted without being seen.
             let mut tx = bank.engine.begin();
             let _conflict = bank.insert(&mut tx, 3, 0);
             tx.rollback();
@@ -61,14 +61,14 @@ fn phantoms() {
     assert!(bank.scan(&bank.engine.begin()).len() <= 2, "both have inserted");
 }
 
-/// How many accounts there are, by a query's plan.
+/// The number of accounts, by a query's plan.
 fn scanned(bank: &Bank, tx: &Transaction) -> usize {
     tx.note_scan(&bank.accounts, &[], [BALANCE].into_iter().collect::<ColumnSet>());
     let scan = bank.accounts.scan(tx.snapshot(), &[BALANCE], false);
     std::iter::from_fn(|| scan.next_batch(&firn_txn::pin()).map(|batch| batch.rows)).sum()
 }
 
-/// How many accounts there are, by the index.
+/// The number of accounts, by the index.
 fn ranged(bank: &Bank, tx: &Transaction) -> usize {
     let mut rows = 0;
     let all = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
@@ -84,8 +84,8 @@ fn a_row_that_would_have_been_read_fails_its_reader() {
     explore(phantoms);
 }
 
-/// Others move money from account to account. Whoever reads one account in one statement and changes
-/// another in the next, moving on in between if it must, still sees both of one time if it commits.
+/// Other tasks move money between accounts. A transaction reads one account in one statement and changes
+/// another in the next, and advances in between if it must. If it commits, it has seen both at one time.
 fn moves_on() {
     let bank = bank_with([(1, 50), (2, 50), (3, 0)]);
     let transferring = [1, 2].map(|from| {
@@ -105,8 +105,8 @@ fn moves_on() {
         for _ in 0..2 {
             let mut sum = 0;
             committed(bank, Isolation::Serializable, |tx| {
-                // Account 1 is only read, so that moving on past a change of it must fail; changing account
-                // 2 is what makes it want to.
+                // Account 1 is only read, so that advancing after a change of it must fail; changing account
+                // 2 causes it to advance.
                 let first = bank.balance(tx, 1).expect("accounts stay");
                 let second = statement(tx, |tx| {
                     let second = bank.balance(tx, 2).expect("accounts stay");
@@ -125,12 +125,12 @@ fn moves_on() {
 }
 
 #[test]
-fn whoever_moves_on_has_read_what_it_would_read_there() {
+fn a_transaction_that_advances_has_read_what_it_would_read_there() {
     explore(moves_on);
 }
 
-/// Versions are trimmed behind a transaction that holds them all back, and that moves on again and again
-/// to some time in between.
+/// Versions are trimmed behind a transaction that holds them all back, and that advances repeatedly to some
+/// time in between.
 fn refreshes() {
     let bank = bank_with([(1, 0), (2, 0)]);
     let transferring = task(&bank, |bank| {

@@ -1,4 +1,5 @@
-//! Waiting: who waits for another's end wakes when it comes, and of a ring one is told.
+//! Waiting: a transaction that waits for another one's end wakes when it comes, and of a cycle one gets the
+//! deadlock.
 
 use crate::schedule::explore;
 use crate::support::{Bank, commit};
@@ -9,12 +10,12 @@ use firn_storage::Table;
 use firn_txn::{Isolation, Transaction, Waited};
 use std::time::Duration;
 
-/// In a model nothing but a wake-up ends this.
+/// In a model only a wake-up ends this.
 const FOREVER: Duration = Duration::from_secs(3600);
-/// This is over as soon as others have gone on.
+/// This ends as soon as other tasks have continued.
 const A_WHILE: Duration = Duration::from_millis(10);
 
-/// Whom an update of that account meets; it is taken back.
+/// The transaction with which an update of that account conflicts; the update is undone.
 fn blocker(bank: &Bank, tx: &mut Transaction, key: i32) -> Option<Stamp> {
     let start = tx.begin_statement();
     let outcome = bank.set_balance(tx, key, 1);
@@ -22,7 +23,7 @@ fn blocker(bank: &Bank, tx: &mut Transaction, key: i32) -> Option<Stamp> {
     outcome.err().and_then(|error| error.blocker())
 }
 
-/// Waits for another's end; false if it would never come.
+/// Waits for another transaction's end. Returns false if it would never come.
 fn ends(tx: &Transaction, other: Stamp) -> bool {
     loop {
         match tx.wait_for(other, A_WHILE) {
@@ -33,7 +34,7 @@ fn ends(tx: &Transaction, other: Stamp) -> bool {
     }
 }
 
-/// Holders come one after another, also in the same slot of the running; waiters wait for each.
+/// Holders follow one another, also in the same slot of the running ones; waiters wait for each.
 fn wakes() {
     let bank = bank_with([(1, 0)]);
     let holding = [true, false].map(|ends_well| {
@@ -62,12 +63,12 @@ fn wakes() {
 }
 
 #[test]
-fn who_waits_wakes() {
+fn waiting_transactions_wake() {
     explore(wakes);
 }
 
-/// Each transaction has changed the account of its number and wants to change another's; returns how many
-/// are told that they would wait for ever.
+/// Each transaction has changed the account of its number and wants to change another's. Returns how many get
+/// a deadlock.
 fn wanting(wants: &'static [Option<i32>]) -> usize {
     let bank = bank_with((0..wants.len() as i32).map(|key| (key, 0)));
     let begin = |key: usize| {
@@ -83,36 +84,37 @@ fn wanting(wants: &'static [Option<i32>]) -> usize {
                     return true;
                 }
                 let start = tx.begin_statement();
-                tx.restart(&start).expect("it reads what is committed");
+                tx.restart(&start).expect("READ COMMITTED can always restart");
             }
             commit(tx);
             false
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    join(tasks).into_iter().filter(|told| *told).count()
+    join(tasks).into_iter().filter(|deadlocked| *deadlocked).count()
 }
 
 #[test]
-fn of_a_ring_of_two_one_is_told() {
+fn of_a_cycle_of_two_one_gets_the_deadlock() {
     explore(|| assert_eq!(wanting(&[Some(1), Some(0)]), 1));
 }
 
 #[test]
-fn of_a_ring_of_three_and_one_that_waits_for_it_one_is_told() {
+fn of_a_cycle_of_three_and_one_that_waits_for_it_one_gets_the_deadlock() {
     explore(|| assert_eq!(wanting(&[Some(1), Some(2), Some(0), Some(0)]), 1));
 }
 
 #[test]
-fn of_a_queue_nobody_is_told() {
+fn in_a_queue_there_is_no_deadlock() {
     explore(|| assert_eq!(wanting(&[None, Some(0), Some(1), Some(1)]), 0));
 }
 
-/// The first changes an account after a savepoint, goes back there, and then wants that of the second, which waits for it.
+/// The first changes an account after a savepoint, rolls back to it, and then wants that of the second, which
+/// waits for it.
 fn goes_back() {
     let bank = bank_with([(0, 0), (1, 0)]);
     let begin = || bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
-    // Who has the greater number is the one that a ring would be told to.
+    // The one with the greater number would get the deadlock.
     let (mut first, mut second) = (begin(), begin());
     bank.set_balance(&mut second, 1, 1).unwrap();
     let savepoint = first.savepoint();
@@ -121,11 +123,11 @@ fn goes_back() {
         while let Some(holder) = blocker(bank, tx, key) {
             match tx.wait_for(holder, FOREVER) {
                 Waited::Ended | Waited::Released => {}
-                outcome => panic!("{outcome:?}: there is no ring, and whoever waits is told"),
+                outcome => panic!("{outcome:?}: there is no cycle, and a waiting transaction wakes"),
             }
         }
         let start = tx.begin_statement();
-        tx.restart(&start).expect("it reads what is committed");
+        tx.restart(&start).expect("READ COMMITTED can always restart");
         bank.set_balance(tx, key, 2).is_ok()
     };
     let going_back = task(&bank, move |bank| {
@@ -142,23 +144,23 @@ fn goes_back() {
 }
 
 #[test]
-fn who_waits_for_what_another_goes_back_from_gets_it() {
+fn a_waiting_transaction_gets_a_row_that_a_rollback_to_a_savepoint_releases() {
     explore(goes_back);
 }
 
-/// The first waits for the second, which ends; in its slot a third begins and waits for the first. That is
-/// no ring, though whoever looks at the slot at the wrong time sees one.
+/// The first waits for the second, which ends; in its slot a third begins and waits for the first. That is no
+/// cycle, though a thread that reads the slot at the wrong time sees one.
 fn follows_in_its_slot() {
     let bank = bank_with([(0, 0), (1, 0)]);
     let begin = || bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
-    // In the slot that the setup has used, so of a greater number than the second.
+    // In the slot that the setup has used, so with a greater number than the second.
     let (mut first, mut second) = (begin(), begin());
     assert!(first.snapshot().owner.to_bits() > second.snapshot().owner.to_bits());
     bank.set_balance(&mut first, 0, 1).unwrap();
     bank.set_balance(&mut second, 1, 1).unwrap();
     let wait = |bank: &Bank, mut tx: Transaction, key| {
         let holder = blocker(bank, &mut tx, key);
-        assert!(holder.is_none_or(|holder| ends(&tx, holder)), "there is no ring");
+        assert!(holder.is_none_or(|holder| ends(&tx, holder)), "there is no cycle");
         commit(tx);
     };
     let waiting = task(&bank, move |bank| wait(bank, first, 1));
@@ -170,12 +172,12 @@ fn follows_in_its_slot() {
 }
 
 #[test]
-fn who_follows_in_a_slot_is_not_taken_for_who_was_there() {
+fn a_transaction_is_not_mistaken_for_an_earlier_one_in_its_slot() {
     explore(follows_in_its_slot);
 }
 
-/// What a transaction has or wants: to change an account, to write to a table beside that of the accounts, to lock rows there, to lock one, alone or
-/// together with others, or to have its maintenance.
+/// What a transaction has or wants: to change an account, to write to another table, to lock rows there, to
+/// lock it, alone or together with others, or to have its maintenance.
 #[derive(Clone, Copy)]
 enum Thing {
     Row(i32),
@@ -188,7 +190,7 @@ enum Thing {
 
 use Thing::{Lock, LockRows, Maintain, Row, Share, Write};
 
-/// Takes it; false if the transaction would wait for ever.
+/// Takes it. Returns false for a deadlock.
 fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) -> bool {
     let patience = &mut |_| Ok(());
     let taken = match thing {
@@ -198,7 +200,7 @@ fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) 
                     return false;
                 }
                 let start = tx.begin_statement();
-                tx.restart(&start).expect("it reads what is committed");
+                tx.restart(&start).expect("READ COMMITTED can always restart");
             }
             return true;
         }
@@ -211,7 +213,7 @@ fn take(bank: &Bank, tables: &[Arc<Table>], tx: &mut Transaction, thing: Thing) 
     taken.map_err(|error| assert_eq!(error.state(), SqlState::DEADLOCK_DETECTED)).is_ok()
 }
 
-/// Each transaction has the first and comes to want the second; returns how many are told that they would wait for ever.
+/// Each transaction has the first and then wants the second. Returns how many get a deadlock.
 fn having_and_wanting(transactions: &'static [(Thing, Option<Thing>)]) -> usize {
     let bank = bank_with([(0, 0), (1, 0)]);
     let mut setup = bank.engine.begin();
@@ -221,84 +223,84 @@ fn having_and_wanting(transactions: &'static [(Thing, Option<Thing>)]) -> usize 
     let tables = Arc::new(ids.map(|id| bank.engine.table(id)));
     let have = |&(has, wants): &(Thing, Option<Thing>)| {
         let mut tx = bank.engine.try_begin(Isolation::ReadCommitted).unwrap();
-        assert!(take(&bank, &*tables, &mut tx, has), "nobody is in the way yet");
+        assert!(take(&bank, &*tables, &mut tx, has), "there is no conflict yet");
         (tx, wants)
     };
     let having: Vec<_> = transactions.iter().map(have).collect();
     let tasks = having.into_iter().map(|(mut tx, wants)| {
         let tables = tables.clone();
         task(&bank, move |bank| {
-            let told = wants.is_some_and(|wants| !take(bank, &*tables, &mut tx, wants));
-            if !told {
+            let deadlocked = wants.is_some_and(|wants| !take(bank, &*tables, &mut tx, wants));
+            if !deadlocked {
                 commit(tx);
             }
-            told
+            deadlocked
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    join(tasks).into_iter().filter(|told| *told).count()
+    join(tasks).into_iter().filter(|deadlocked| *deadlocked).count()
 }
 
 #[test]
-fn of_two_who_lock_tables_crosswise_one_is_told() {
+fn of_two_that_lock_tables_crosswise_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Lock(0), Some(Lock(1))), (Lock(1), Some(Lock(0)))]), 1));
 }
 
 #[test]
-fn of_two_who_write_and_lock_crosswise_one_is_told() {
+fn of_two_that_write_and_lock_crosswise_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Write(0), Some(Lock(1))), (Write(1), Some(Lock(0)))]), 1));
 }
 
 #[test]
-fn of_a_ring_through_a_row_and_a_table_one_is_told() {
+fn of_a_cycle_through_a_row_and_a_table_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Row(0), Some(Write(0))), (Lock(0), Some(Row(0)))]), 1));
 }
 
-/// Another one writes to the table as well, and is in no ring.
+/// Another one writes to the table as well, and is in no cycle.
 #[test]
-fn of_a_ring_through_one_of_the_writers_of_a_table_one_is_told() {
+fn of_a_cycle_through_one_of_the_writers_of_a_table_one_gets_the_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Write(0), None), (Row(0), Some(Lock(0))), (Write(0), Some(Row(1))), (Row(1), Some(Row(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 1));
 }
 
 #[test]
-fn of_those_who_queue_for_a_table_nobody_is_told() {
+fn in_a_queue_for_a_table_there_is_no_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Write(0), None), (Write(1), Some(Lock(0))), (Row(0), Some(Write(0))), (Row(1), Some(Lock(1)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
 
 #[test]
-fn of_two_who_share_a_table_and_come_to_write_there_one_is_told() {
+fn of_two_that_share_a_table_and_then_write_to_it_one_gets_the_deadlock() {
     explore(|| assert_eq!(having_and_wanting(&[(Share(0), Some(Write(0))), (Share(0), Some(Write(0)))]), 1));
 }
 
-/// Another one shares the table as well, and is in no ring.
+/// Another one shares the table as well, and is in no cycle.
 #[test]
-fn of_a_ring_through_one_of_those_who_share_a_table_one_is_told() {
+fn of_a_cycle_through_one_of_the_sharers_of_a_table_one_gets_the_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Share(0), None), (Row(0), Some(Write(0))), (Share(0), Some(Row(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 1));
 }
 
 #[test]
-fn of_those_who_share_a_table_nobody_is_told_while_one_writes_there() {
+fn sharers_of_a_table_get_no_deadlock_while_one_writes_to_it() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Share(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
 
 #[test]
-fn of_two_who_lock_rows_of_a_table_and_come_to_want_it_alone_one_is_told() {
+fn of_two_that_lock_rows_of_a_table_and_then_want_it_alone_one_gets_the_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(LockRows(0), Some(Lock(0))), (LockRows(0), Some(Lock(0)))]), 1);
     });
 }
 
-/// Neither those who share a table nor those who write there mind who locks rows.
+/// Transactions that share a table or write to it do not conflict with one that locks rows.
 #[test]
-fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
+fn transactions_that_lock_rows_of_a_shared_table_get_no_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(Share(0), Some(LockRows(0))), (Share(0), Some(LockRows(0)))]), 0);
     });
@@ -307,28 +309,28 @@ fn of_those_who_lock_rows_of_a_table_that_others_share_nobody_is_told() {
     });
 }
 
-/// Who comes to write there need not wait for one who has yet to wait for him.
+/// A transaction that begins to write need not wait for one that has yet to wait for it.
 #[test]
-fn of_one_who_wants_a_table_alone_and_one_who_locks_rows_there_and_wants_to_write_nobody_is_told() {
+fn one_that_wants_a_table_alone_and_a_locker_that_wants_to_write_to_it_get_no_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(LockRows(0), Some(Write(0))), (Row(0), Some(Lock(0)))]), 0);
     });
-    // Also after he has waited for another one.
+    // Also after it has waited for another one.
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(LockRows(0), Some(Write(0))), (Share(0), None), (Row(0), Some(Lock(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
 
-/// The first goes back to sharing the table if it is the one.
+/// The first returns to sharing the table if it gets the deadlock.
 #[test]
-fn of_one_who_shares_a_table_and_wants_it_alone_and_one_who_locks_rows_and_wants_to_write_one_is_told() {
+fn of_a_sharer_that_wants_the_table_alone_and_a_locker_that_wants_to_write_one_gets_the_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(Share(0), Some(Lock(0))), (LockRows(0), Some(Write(0)))]), 1);
     });
 }
 
 #[test]
-fn of_two_who_maintain_tables_crosswise_one_is_told() {
+fn of_two_that_maintain_tables_crosswise_one_gets_the_deadlock() {
     explore(|| {
         assert_eq!(
             having_and_wanting(&[(Maintain(0), Some(Maintain(1))), (Maintain(1), Some(Maintain(0)))]),
@@ -338,15 +340,16 @@ fn of_two_who_maintain_tables_crosswise_one_is_told() {
 }
 
 #[test]
-fn of_those_who_queue_for_the_maintenance_of_a_table_nobody_is_told() {
+fn in_a_queue_for_the_maintenance_of_a_table_there_is_no_deadlock() {
     const TRANSACTIONS: &[(Thing, Option<Thing>)] =
         &[(Maintain(0), None), (Write(0), Some(Maintain(0))), (Row(0), Some(Share(0)))];
     explore(|| assert_eq!(having_and_wanting(TRANSACTIONS), 0));
 }
 
-/// Who waits for the maintenance does not write yet, and who waits to write has no maintenance yet.
+/// A transaction that waits for the maintenance does not write yet, and one that waits to write has no
+/// maintenance yet.
 #[test]
-fn of_two_who_come_to_maintain_and_to_share_a_table_that_one_has_nobody_is_told() {
+fn two_that_want_to_maintain_and_to_share_a_locked_table_get_no_deadlock() {
     explore(|| {
         assert_eq!(having_and_wanting(&[(Maintain(0), Some(Share(0))), (Row(0), Some(Maintain(0)))]), 0);
     });

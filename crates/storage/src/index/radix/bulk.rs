@@ -1,15 +1,16 @@
-//! Many keys at once: what has no neighbours in the tree is put together from the bottom up, before anybody sees it.
+//! Bulk insertion: keys without neighbours in the tree are combined bottom-up, before any other thread can
+//! see them.
 //!
-//! Ascending keys go down the tree together, parted by their bytes at each node. Where a part of them comes to a place without a
-//! child, a subtree is made of it, whose nodes have the size that they need at once, without a lock and without a look at
-//! what is above; then it is linked, with its neighbours in the same node, under one lock. Where one other key is in the place, by itself (a leaf), the
-//! subtree takes it in. A table that is filled in the order of
-//! its key, as files mostly are, so has nearly all of its nodes made once; and keys in any order that have been sorted, many at a time,
-//! visit each node that they come into once.
+//! Ascending keys descend the tree together, partitioned by their bytes at each node. If a part of them
+//! reaches a place without a child, a subtree is made of it. Its nodes have their final size at once, and
+//! need no lock and no access to what is above. Then it is linked, with its neighbours in the same node,
+//! under one lock. If there is one other key in the place, as a leaf, the subtree includes it. So a table
+//! that is filled in the order of its key, as files mostly are, has nearly all of its nodes made once. Keys
+//! in any order, sorted in large batches, visit each node once.
 //!
-//! Whoever holds a node that is not obsolete holds the node of its path ([`super::node`]), so that no way is gone twice. Where
-//! others have changed a node meanwhile, where a key is there, and where keys are to be told from a longer prefix,
-//! the keys are left to be inserted by themselves.
+//! A thread that has a node which is not obsolete has the node of its path ([`super::node`]), so no path is
+//! descended twice. Keys are left to be inserted one by one if another thread has changed a node meanwhile,
+//! if a key exists already, or if keys differ from a longer prefix.
 
 use super::node::{Child, Contended, Fresh, Kind, Leaf, Node, PREFIX_BYTES, Prefix};
 use super::{Place, Tree};
@@ -20,24 +21,24 @@ use std::cell::Cell;
 use std::cmp;
 use std::ops::Range;
 
-/// So many children of a node are fetched ahead.
+/// The number of a node's children that are prefetched.
 const AHEAD: usize = 12;
 
-/// Places of keys that are left to be inserted by themselves.
+/// Ranges of keys that are left to be inserted one by one.
 pub(in super::super) type Left = SmallVec<[Range<usize>; 8]>;
 
-/// Keys that ascend, none of them the beginning of another, and their values. They go down together by calls in calls, up to one for each of
-/// their bytes: longer ones than some hundred bytes had better go by themselves.
+/// Ascending keys, none of them a prefix of another, and their values. They descend by recursion with up to
+/// one call for each of their bytes, so keys longer than some hundred bytes should be inserted one by one.
 pub(in super::super) trait Ascending {
     /// How many.
     fn len(&self) -> usize;
-    /// How many bytes the key in a place has.
+    /// The number of bytes of a key.
     fn key_len(&self, at: usize) -> usize;
     /// One of its bytes.
     fn byte(&self, at: usize, depth: usize) -> u8;
     /// Eight of its bytes, the first one highest, and anything behind its end.
     fn word(&self, at: usize, depth: usize) -> u64;
-    /// How many bytes two keys begin with that are the same, which they are up to `depth`.
+    /// The length of the common prefix of two keys, which are the same up to `depth`.
     fn common(&self, first: usize, last: usize, depth: usize) -> usize;
     /// Calls `with` with a whole key.
     fn with_key<R>(&self, at: usize, with: impl FnOnce(&[u8]) -> R) -> R;
@@ -45,7 +46,7 @@ pub(in super::super) trait Ascending {
     fn value(&self, at: usize) -> u64;
 }
 
-/// Numbers, and what gives the values of their places.
+/// Keys that are numbers, and a function from their positions to values.
 pub(in super::super) struct Numbers<'k, V> {
     pub keys: &'k [Packed],
     /// Bytes of a key.
@@ -56,7 +57,7 @@ pub(in super::super) struct Numbers<'k, V> {
 }
 
 impl<V> Numbers<'_, V> {
-    /// A key, its first byte at the top, before what does not belong to it.
+    /// A key, its first byte at the top, before the bits that do not belong to it.
     #[inline(always)]
     fn aligned(&self, at: usize) -> Packed {
         self.keys[at] << (8 * (size_of::<Packed>() - self.width) as u32 - self.below)
@@ -99,14 +100,14 @@ impl<V: Fn(usize) -> u64> Ascending for Numbers<'_, V> {
     }
 }
 
-/// Keys that go down a tree.
+/// Keys that descend a tree.
 struct Batch<'k, K> {
     keys: &'k K,
     left: Left,
 }
 
 impl Tree {
-    /// Inserts keys, but for those that are left.
+    /// Inserts keys. Returns those that are left.
     pub(in super::super) fn insert_ascending<K: Ascending>(&self, keys: &K, guard: &Guard) -> Left {
         let mut batch = Batch { keys, left: Left::new() };
         if keys.len() > 0 {
@@ -117,12 +118,12 @@ impl Tree {
 }
 
 impl<'k, K: Ascending> Batch<'k, K> {
-    /// Bytes of a key from `depth` on, which are a prefix's.
+    /// The bytes of a key from `depth` on, as a prefix.
     fn prefix(&self, at: usize, bytes: Range<usize>) -> Prefix {
         Prefix::of_word(self.keys.word(at, bytes.start), bytes.len())
     }
 
-    /// Parts keys that are the same above `depth` by their bytes there.
+    /// Partitions keys that are the same above `depth` by their bytes there.
     #[inline]
     fn parts(
         &self,
@@ -148,8 +149,8 @@ impl<'k, K: Ascending> Batch<'k, K> {
         })
     }
 
-    /// Inserts keys that are the same on the way to a node, of which `depth` is the length; it is the child of the byte in the node
-    /// above it.
+    /// Inserts keys that are the same up to a node at `depth`; it is the child of a byte of the node above
+    /// it.
     fn enter<'g>(
         &mut self,
         above: Option<(Node<'g>, u8)>,
@@ -160,7 +161,7 @@ impl<'k, K: Ascending> Batch<'k, K> {
     ) {
         let prefix = node.header().prefix();
         let below = depth + prefix.len();
-        // Where the first and the last key begin so, all do.
+        // If the first and the last key begin so, all do.
         let begins = |at: usize| {
             prefix.len() == 0 || (prefix.begins(self.keys.word(at, depth)) && below < self.keys.key_len(at))
         };
@@ -168,14 +169,14 @@ impl<'k, K: Ascending> Batch<'k, K> {
             self.left.push(range);
             return;
         }
-        // Where there is no child as yet: the byte, the keys, and what has been made of them.
+        // Places without a child: the byte, the keys, and the subtree made of them.
         let mut made: SmallVec<[(u8, Range<usize>, Child); 16]> = SmallVec::new();
         let parts: SmallVec<[(u8, Range<usize>); 16]> = self.parts(range, below).collect();
         let fetch = |(byte, part): &(u8, Range<usize>)| {
             let is_longer = below + 1 < self.keys.key_len(part.start);
             node.child(*byte).prefetch(if is_longer { self.keys.byte(part.start, below + 1) } else { 0 });
         };
-        // Each would be waited for: large trees lie in no cache.
+        // Without prefetching each would be waited for: large trees are not in the cache.
         parts.iter().take(AHEAD).for_each(fetch);
         let mut ahead = parts.iter().skip(AHEAD);
         for (byte, part) in parts.iter().cloned() {
@@ -196,14 +197,14 @@ impl<'k, K: Ascending> Batch<'k, K> {
             && let Err(Contended) = link(above, node, &made, guard)
         {
             for (_, part, child) in made {
-                // SAFETY: nobody else has seen it.
+                // SAFETY: no other thread has seen it.
                 unsafe { child.discard(guard) };
                 self.left.push(part);
             }
         }
     }
 
-    /// The child that holds keys which are the same above `depth`.
+    /// The child for keys that are the same above `depth`.
     fn make(&self, range: Range<usize>, depth: usize) -> Child {
         let (first, last) = (range.start, range.end - 1);
         if range.len() == 1 {
@@ -219,8 +220,8 @@ impl<'k, K: Ascending> Batch<'k, K> {
         self.node(first, depth, differ, count, parts.map(|(byte, part)| (byte, self.make(part, differ + 1))))
     }
 
-    /// The child for these children, which share the bytes of a key from `depth` to `differ`. What is too long for a prefix takes a node
-    /// for every 9 bytes, from above.
+    /// The child for these children, which share the bytes of a key from `depth` to `differ`. Every 9 bytes
+    /// that are too long for a prefix take a node above it.
     fn node(
         &self,
         at: usize,
@@ -242,7 +243,7 @@ impl<'k, K: Ascending> Batch<'k, K> {
         top
     }
 
-    /// Puts a subtree of keys that are the same above `depth` in the place of a leaf, which becomes part of it.
+    /// Replaces a leaf by a subtree of keys that are the same above `depth`, and includes the leaf.
     fn take_in<'g>(
         &self,
         (leaf, old): (Leaf<'g>, Child),
@@ -258,7 +259,7 @@ impl<'k, K: Ascending> Batch<'k, K> {
             match compare(middle) {
                 cmp::Ordering::Less => low = middle + 1,
                 cmp::Ordering::Greater => high = middle,
-                // Whoever has it is asked about by the way for single keys.
+                // The insertion of single keys deals with the row that has it.
                 cmp::Ordering::Equal => return Err(Contended),
             }
         }
@@ -276,8 +277,8 @@ impl<'k, K: Ascending> Batch<'k, K> {
         Ok(())
     }
 
-    /// [`Batch::make`] with a leaf, which comes before the key in the place `at`, and is told of if there is none any more but its value.
-    /// The node above is locked.
+    /// [`Batch::make`] with a leaf, which sorts before the key at `at`. Sets `is_dissolved` if the leaf is
+    /// not part of the result and only its value is. The node above is locked.
     fn beside(
         &self,
         (leaf, old): (Leaf<'_>, Child),
@@ -327,7 +328,7 @@ impl<'k, K: Ascending> Batch<'k, K> {
     }
 }
 
-/// The child of a byte, and what it is.
+/// The child of a byte, and its kind.
 fn child_of<'g>(node: Node<'g>, byte: u8, _guard: &'g Guard) -> Result<(Child, Kind<'g>), Contended> {
     let version = node.header().version()?;
     let child = node.child(byte);
@@ -336,7 +337,7 @@ fn child_of<'g>(node: Node<'g>, byte: u8, _guard: &'g Guard) -> Result<(Child, K
     Ok((child, unsafe { child.kind() }))
 }
 
-/// Links new children of a node, all or none, unless somebody has changed what matters.
+/// Links new children of a node, all or none, unless another thread has changed what matters.
 fn link<'g>(
     above: Option<(Node<'g>, u8)>,
     node: Node<'g>,
@@ -363,7 +364,7 @@ fn link<'g>(
     let header = node.header();
     let larger = Fresh::copy(node, header.count() + made.len(), header.prefix(), None);
     made.iter().for_each(|(byte, _, child)| larger.add(*byte, *child));
-    // Neither is obsolete, so that one still stands below the other.
+    // Neither is obsolete, so one is still below the other.
     Place { node: parent, version: parent_version, byte }.replace(larger.into_child(), guard);
     lock.make_obsolete();
     Ok(())

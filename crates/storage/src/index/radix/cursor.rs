@@ -1,9 +1,9 @@
-//! Walking over a range of the tree in order, beside writers.
+//! Walks over a range of the tree in order, with concurrent writers.
 //!
-//! The walk keeps a stack of nodes with their versions, and visits the children of a node in batches: a
-//! batch is copied, then validated, then visited. When a node has changed since, all before its next
-//! byte is done, so the walk begins again at the root with the path to that byte as its bound. It never
-//! goes back, hence visits no key twice.
+//! The walk keeps a stack of nodes with their versions, and visits the children of a node in batches: a batch
+//! is copied, then validated, then visited. When a node has changed since, everything before its next byte is
+//! done. So the walk restarts at the root with the path to that byte as its bound. It never moves backwards,
+//! so it visits no key twice.
 
 use super::node::{Child, Contended, Kind, Node, Version};
 use crate::Guard;
@@ -12,8 +12,8 @@ use crate::index::{KeyBuffer, key};
 use smallvec::SmallVec;
 use std::ops::Range;
 
-/// Calls `visit` with keys and values of a span until it returns false, and `ahead` with values that
-/// are soon to be visited.
+/// Calls `visit` with keys and values of a span until it returns false, and `ahead` with values that will be
+/// visited soon.
 #[inline]
 pub(super) fn scan<'g>(
     root: Node<'g>,
@@ -35,7 +35,7 @@ pub(super) fn scan<'g>(
             continue;
         };
         if is_last {
-            // The node is not looked at again.
+            // The node is not read again.
             cursor.frames.pop();
             if count == 0 {
                 continue;
@@ -64,7 +64,7 @@ pub(super) fn scan<'g>(
         cursor.path.push(0);
         let mut rest = &batch[..count];
         if !edges.low && !edges.high {
-            // Nearly all entries lie off the paths to the bounds, and have their values here.
+            // Nearly all entries are off the paths to the bounds, and have their values here.
             let path = &mut cursor.path[..];
             let mut last = None;
             while let [(byte, child), following @ ..] = rest
@@ -113,7 +113,7 @@ pub(super) fn scan<'g>(
 /// Children that are copied at once.
 const BATCH: usize = 16;
 
-/// Nodes that are fetched before the walk comes to them.
+/// Nodes that are prefetched before the walk reaches them.
 const SOON: usize = 3;
 
 /// Keys from `low` on and below `high`.
@@ -124,7 +124,7 @@ struct Bounds {
 
 type Path = KeyBuffer;
 
-/// On which paths to the bounds a node or an entry lies. Off them it is within the bounds for sure.
+/// Which paths to the bounds contain a node or an entry. If neither does, it is certainly within the bounds.
 #[derive(Clone, Copy)]
 struct Edges {
     low: bool,
@@ -132,7 +132,7 @@ struct Edges {
 }
 
 impl Edges {
-    /// Those of the child of `byte`.
+    /// The edges of the child of `byte`.
     #[inline]
     fn below(self, bounds: &Bounds, depth: usize, byte: u8) -> Edges {
         Edges {
@@ -141,7 +141,7 @@ impl Edges {
         }
     }
 
-    /// Whether an entry lies within the bounds.
+    /// Whether an entry is within the bounds.
     #[inline]
     fn admit(self, bounds: &Bounds, key: &[u8]) -> bool {
         let is_below = self.low && key < &bounds.low[..];
@@ -150,21 +150,21 @@ impl Edges {
     }
 }
 
-/// A node that the walk is in.
+/// A node of the walk's current path.
 struct Frame<'g> {
     node: Node<'g>,
     version: Version,
     /// Length of the path to its children.
     depth: usize,
     edges: Edges,
-    /// Bytes whose children are still to come.
+    /// Bytes whose children are still to be visited.
     left: Range<usize>,
 }
 
 struct Cursor<'g> {
     root: Node<'g>,
     frames: SmallVec<[Frame<'g>; 16]>,
-    /// The bytes that lead to where the walk is.
+    /// The path to the current position.
     path: Path,
     reverse: bool,
     /// What is still to be visited.
@@ -172,7 +172,7 @@ struct Cursor<'g> {
 }
 
 impl<'g> Cursor<'g> {
-    /// Stands at the root, before all that is within the bounds.
+    /// Restarts at the root, before everything within the bounds.
     fn begin(&mut self) {
         loop {
             self.frames.clear();
@@ -184,12 +184,12 @@ impl<'g> Cursor<'g> {
         }
     }
 
-    /// Begins again with what the last frame has not done yet.
+    /// Restarts with what the last frame has not done yet.
     #[cold]
     fn begin_again(&mut self) {
         let Some(frame) = self.frames.last() else { return self.begin() };
         let mut path = Path::from_slice(&self.path[..frame.depth]);
-        // The bounds from before go on to hold; on their edges they are the closer ones.
+        // The former bounds remain valid; on their edges they are the tighter ones.
         if self.reverse {
             let high = match u8::try_from(frame.left.end) {
                 Ok(end) => {
@@ -204,7 +204,7 @@ impl<'g> Cursor<'g> {
                 self.bounds.high = Some(high);
             }
         } else {
-            path.push(u8::try_from(frame.left.start).expect("a node is not read when all of it is done"));
+            path.push(u8::try_from(frame.left.start).expect("a node that is done is not read"));
             if path > self.bounds.low {
                 self.bounds.low = path;
             }
@@ -212,8 +212,8 @@ impl<'g> Cursor<'g> {
         self.begin();
     }
 
-    /// Copies the next children of the last frame, up to and with the first that is a node. How many they
-    /// are, and whether they are the last ones and none is a node.
+    /// Copies the next children of the last frame, up to and with the first that is a node. Returns how many
+    /// there are, and whether they are the last ones and none is a node.
     #[inline]
     fn copy(&self, batch: &mut [(u8, Child); BATCH]) -> Result<(usize, bool), Contended> {
         let frame = self.frames.last().expect("callers are in a node");
@@ -238,7 +238,7 @@ impl<'g> Cursor<'g> {
         Ok((count, count < BATCH && !nodes))
     }
 
-    /// The child of `byte` is done.
+    /// Notes that the child of `byte` is done.
     #[inline]
     fn pass(&mut self, byte: u8) {
         let frame = self.frames.last_mut().expect("callers are in a node");
@@ -249,7 +249,7 @@ impl<'g> Cursor<'g> {
         }
     }
 
-    /// Enters the node that the child of `byte` is.
+    /// Enters the node that is the child of `byte`.
     fn enter(&mut self, node: Node<'g>, edges: Edges, byte: u8) -> Result<(), Contended> {
         let parent = self.frames.len() - 1;
         self.push(node, edges)?;
@@ -262,7 +262,7 @@ impl<'g> Cursor<'g> {
         Ok(())
     }
 
-    /// Enters a node, unless it lies wholly beyond the bounds.
+    /// Enters a node, unless it is wholly beyond the bounds.
     fn push(&mut self, node: Node<'g>, edges: Edges) -> Result<(), Contended> {
         let version = node.header().version()?;
         let prefix = node.header().prefix();

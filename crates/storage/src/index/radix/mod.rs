@@ -1,10 +1,10 @@
-//! An adaptive radix tree (Leis, Kemper, Neumann: The Adaptive Radix Tree, ICDE 2013) with optimistic
-//! lock coupling (Leis et al.: The ART of Practical Synchronization, DaMoN 2016): readers write no
-//! shared memory, writers lock the one or two nodes that they change.
+//! An adaptive radix tree (Leis, Kemper, Neumann: The Adaptive Radix Tree, ICDE 2013) with optimistic lock
+//! coupling (Leis et al.: The ART of Practical Synchronization, DaMoN 2016): readers write no shared memory,
+//! writers lock the one or two nodes that they change.
 //!
-//! Two things are our own. Dense keys, which most are, need no leaf: the value lies in the node where
-//! its key ends. And many keys are looked up at once ([`Tree::get_many`]), a level of each in turn, so
-//! that the processor waits for their memory together; a crate does not let us.
+//! Two things differ from the papers. Dense keys, which most are, need no leaf: the value is in the node in
+//! which its key ends. And many keys are looked up at once ([`Tree::get_many`]), one level of each in turn,
+//! so that the processor waits for their memory together; no existing crate supports that.
 //!
 //! Keys are byte strings of which none is a prefix of another. Values have [`VALUE_BITS`] bits.
 
@@ -27,28 +27,27 @@ pub(crate) use node::take_growth;
 /// How many keys [`Tree::get_many`] looks up at once.
 pub(crate) const AT_ONCE: usize = 16;
 
-/// Keys share the counters of changes; that costs a needless retry now and then.
+/// Keys share the counters of changes, which sometimes causes a needless retry.
 const CHANGE_COUNTERS: usize = 64;
 
 /// A tree from keys to values.
 pub(super) struct Tree {
-    /// A [`node::Node256`] that is never replaced, so it needs no parent: without a prefix, and never
-    /// full.
+    /// A [`node::Node256`] that is never replaced, so it needs no parent: it has no prefix and is never full.
     root: Child,
     /// How often values were replaced or removed; see [`Sighting`].
     changes: Box<[AtomicU64; CHANGE_COUNTERS]>,
 }
 
-/// What stood under a key, and a witness of when. A change that is decided on for what was seen takes
-/// place only if nothing has happened to the key since, not even a removal and a new insert of the
-/// same value.
+/// The value that was read under a key, and evidence of the time. A change that was decided for this value
+/// takes place only if nothing has happened to the key since. Even a removal and a new insert of the same
+/// value prevent it.
 #[derive(Clone, Copy)]
 pub(super) struct Sighting {
     pub(super) value: Option<u64>,
     changes: u64,
 }
 
-/// A key, of which any 8 bytes are to be had at once.
+/// A key with fast access to any 8 bytes.
 #[derive(Clone, Copy)]
 struct Search<'k> {
     key: &'k [u8],
@@ -71,16 +70,16 @@ impl<'k> Search<'k> {
         Search { key, tail }
     }
 
-    /// The 8 bytes from `depth` on, zeros after the end, which lies beyond `depth`.
+    /// The 8 bytes from `depth` on, padded with zeros; `depth` is before the end.
     #[inline(always)]
     fn word(&self, depth: usize) -> u64 {
         match self.key.get(depth..depth + 8) {
-            Some(bytes) => u64::from_be_bytes(bytes.try_into().expect("just cut off")),
+            Some(bytes) => u64::from_be_bytes(bytes.try_into().expect("the slice has 8 bytes")),
             None => self.tail.wrapping_shl(8 * (depth + 8 - self.key.len().max(8)) as u32),
         }
     }
 
-    /// How many bytes of the prefix the key continues with at `depth`.
+    /// How many bytes of the prefix equal those of the key at `depth`.
     #[inline]
     fn common(&self, prefix: Prefix, depth: usize) -> usize {
         match self.key.len() - depth {
@@ -89,8 +88,8 @@ impl<'k> Search<'k> {
         }
     }
 
-    /// The byte of the key below a node that is reached at `depth`, and the depth after it; `None` if
-    /// the node's prefix leads elsewhere.
+    /// The byte of the key below a node that is reached at `depth`, and the depth after it; `None` if the
+    /// node's prefix is not the key's.
     #[inline]
     fn step(&self, prefix: Prefix, depth: usize) -> Option<(u8, usize)> {
         let length = prefix.len();
@@ -106,8 +105,8 @@ impl<'k> Search<'k> {
 enum New<'a> {
     /// The value of the key.
     Value(u64),
-    /// Values of keys that differ from the key in their last byte alone: these bytes, ascending, and
-    /// the values.
+    /// Values of keys that differ from the key only in their last byte: these bytes, ascending, and the
+    /// values.
     Run(&'a [(u8, u64)]),
 }
 
@@ -120,7 +119,7 @@ impl New<'_> {
         }
     }
 
-    /// The child for that.
+    /// The child that holds it.
     fn child(self, key: &[u8], depth: usize) -> Child {
         match self {
             New::Value(value) => entry(key, depth, value),
@@ -133,16 +132,16 @@ impl New<'_> {
     }
 }
 
-/// What came of an insert.
+/// The result of an insert.
 enum Inserted {
     Done,
-    /// The key is there, with this value.
+    /// The key exists, with this value.
     Exists(u64),
-    /// A run has no place of its own; nothing has happened.
+    /// A run has no place of its own; nothing was changed.
     NotAtOnce,
 }
 
-/// Where a descent has come: a node, and the child of it that the key leads to.
+/// The position of a descent: a node, and its child in the direction of the key.
 #[derive(Clone, Copy)]
 struct Place<'g> {
     node: Node<'g>,
@@ -158,7 +157,7 @@ enum Found<'g> {
     Value(u64, Option<Leaf<'g>>),
     /// A leaf with another key.
     Other(Leaf<'g>),
-    /// A node whose prefix leads elsewhere.
+    /// A node whose prefix is not the key's.
     Elsewhere(Node<'g>, Version),
 }
 
@@ -167,7 +166,7 @@ struct Descent<'g> {
     /// The node above `place`, unless that is the root or `Elsewhere` was found.
     parent: Option<Place<'g>>,
     place: Place<'g>,
-    /// Length of the path to what was found, without prefix.
+    /// The length of the path to what was found, without its prefix.
     depth: usize,
     found: Found<'g>,
 }
@@ -190,7 +189,7 @@ impl Tree {
     #[inline]
     pub(super) fn get(&self, key: &[u8], guard: &Guard) -> Option<u64> {
         let mut walk = Walk::begin(self, key);
-        while walk.goes_on() {
+        while walk.is_at_node() {
             if let Err(Contended) = walk.advance(guard) {
                 walk = Walk::begin(self, key);
             }
@@ -210,9 +209,9 @@ impl Tree {
         }
     }
 
-    /// What stands under a key, to be changed by [`Tree::replace`].
+    /// Reads the value under a key, to be changed by [`Tree::replace`].
     pub(super) fn look(&self, key: &[u8], guard: &Guard) -> Sighting {
-        // Acquire, and first: a change that is not counted here comes after what is seen below.
+        // Acquire, and first: a change that is not counted here comes after what is read below.
         let changes = self.counter(key).load(Ordering::Acquire);
         Sighting { value: self.get(key, guard), changes }
     }
@@ -223,7 +222,7 @@ impl Tree {
         &self.changes[(hash >> (64 - CHANGE_COUNTERS.ilog2())) as usize]
     }
 
-    /// Inserts a key that is not there; else gives the value that is.
+    /// Inserts a key that does not exist; otherwise returns its value.
     pub(super) fn insert(&self, key: &[u8], value: u64, guard: &Guard) -> Result<(), u64> {
         let search = Search::new(key);
         loop {
@@ -236,9 +235,9 @@ impl Tree {
         }
     }
 
-    /// Inserts keys that differ from `key` in their last byte alone, given by that byte, ascending,
-    /// with their values: one look-up and one node for all. False if that does not go, as when one of
-    /// them is there; then nothing has happened.
+    /// Inserts keys that differ from `key` only in their last byte, given as that byte, ascending, with their
+    /// values: one look-up and one node for all. Returns false without an effect if that is not possible, for
+    /// example if one of them exists.
     pub(super) fn insert_run(&self, key: &[u8], entries: &[(u8, u64)], guard: &Guard) -> bool {
         debug_assert!(entries.is_sorted_by(|(a, _), (b, _)| a < b));
         let search = Search::new(key);
@@ -249,8 +248,8 @@ impl Tree {
         }
     }
 
-    /// Sets or removes the value of a key if nothing has happened to it since it was seen, and counts
-    /// that as a change. False if something has.
+    /// Sets or removes the value of a key if nothing has happened to it since it was read, and counts that as
+    /// a change. Returns false if something has.
     pub(super) fn replace(&self, key: &[u8], seen: Sighting, new: Option<u64>, guard: &Guard) -> bool {
         let search = Search::new(key);
         loop {
@@ -260,7 +259,7 @@ impl Tree {
         }
     }
 
-    /// Goes down to where the key is or would be. What is found has been validated.
+    /// Descends to where the key is or would be. The result has been validated.
     fn descend<'g>(&'g self, search: &Search<'_>, _guard: &'g Guard) -> Result<Descent<'g>, Contended> {
         let (mut parent, mut node, mut depth) = (None, self.root(), 0);
         loop {
@@ -391,7 +390,7 @@ impl Tree {
         Ok(true)
     }
 
-    /// Unlinks the nodes without children on the way to a key.
+    /// Unlinks the nodes without children on the path to a key.
     fn prune(&self, search: &Search<'_>, guard: &Guard) {
         while let Err(Contended) = self.try_prune(search, guard) {}
     }
@@ -414,9 +413,9 @@ impl Tree {
         }
     }
 
-    /// Calls `visit` with keys and values between the bounds in order, or against it, until it
-    /// returns false. See [`super::Index::range`] for what is promised beside writers. Values that it
-    /// is about to visit, and perhaps others, go to `ahead` first.
+    /// Calls `visit` with keys and values between the bounds in order, or against it, until it returns false.
+    /// See [`super::Index::range`] for the guarantees with concurrent writers. Values that will be visited
+    /// soon, and perhaps others, are passed to `ahead` first.
     #[inline]
     pub(super) fn range(
         &self,
@@ -429,7 +428,7 @@ impl Tree {
         cursor::scan(self.root(), span, reverse, guard, ahead, visit);
     }
 
-    /// Bytes held, about right while others write.
+    /// Bytes held; approximate with concurrent writers.
     pub(super) fn memory_bytes(&self, guard: &Guard) -> usize {
         let mut bytes = self.root.memory_bytes(guard) + size_of_val(&*self.changes);
         let mut nodes = vec![self.root()];
@@ -445,7 +444,7 @@ impl Tree {
         bytes
     }
 
-    /// Asserts the invariants; nobody else may be writing.
+    /// Asserts the invariants; there must be no concurrent writer.
     pub(super) fn verify(&self) {
         let mut nodes = vec![(self.root(), true)];
         while let Some((node, is_root)) = nodes.pop() {
@@ -454,10 +453,10 @@ impl Tree {
             let mut count = 0;
             node.for_each(|_, child| {
                 count += 1;
-                // SAFETY: nobody else is writing.
+                // SAFETY: there is no concurrent writer.
                 match unsafe { child.kind() } {
                     Kind::Node(node) => nodes.push((node, false)),
-                    Kind::Nothing => panic!("a child that is counted is there"),
+                    Kind::Nothing => panic!("every counted child exists"),
                     Kind::Value(_) | Kind::Leaf(_) => {}
                 }
             });
@@ -470,7 +469,7 @@ impl Drop for Tree {
     fn drop(&mut self) {
         let mut children = vec![self.root];
         while let Some(child) = children.pop() {
-            // SAFETY: nobody else has the tree; every child has one parent.
+            // SAFETY: no other thread has the tree; every child has one parent.
             unsafe {
                 if let Kind::Node(node) = child.kind() {
                     node.for_each(|_, child| children.push(child));
@@ -482,7 +481,7 @@ impl Drop for Tree {
 }
 
 impl Place<'_> {
-    /// Puts a new node in the place of the child. Both are locked.
+    /// Replaces the child by a new node. Both are locked.
     fn replace(&self, new: Child, guard: &Guard) {
         let old = self.node.child(self.byte);
         self.node.set(self.byte, new);
@@ -491,19 +490,19 @@ impl Place<'_> {
     }
 }
 
-/// The fewer than four bytes of a key, the first one highest.
+/// The bytes of a key of fewer than four, the first one highest.
 #[cold]
 fn few_bytes(key: &[u8]) -> u64 {
     key.iter().rev().fold(0, |word, byte| word >> 8 | u64::from(*byte) << 56)
 }
 
-/// One look-up on its way down.
+/// A look-up on its way down.
 #[derive(Clone, Copy)]
 struct Walk<'k> {
     search: Search<'k>,
-    /// Length of the path to where it has come.
+    /// The length of the path to its position.
     depth: usize,
-    /// Where it has come: a node to go on from, or else its end.
+    /// Its position: a node to continue from, or the end.
     child: Child,
 }
 
@@ -514,20 +513,20 @@ impl<'k> Walk<'k> {
     }
 
     #[inline(always)]
-    fn goes_on(&self) -> bool {
+    fn is_at_node(&self) -> bool {
         self.child.is_node()
     }
 
-    /// Goes down one level. If it meets a change it has to begin again.
+    /// Descends one level. After a concurrent change it has to restart.
     #[inline(always)]
     fn advance<'g>(&mut self, _guard: &'g Guard) -> Result<(), Contended> {
-        assert!(self.goes_on(), "walks end where something else is found");
+        assert!(self.is_at_node(), "walks end at anything but a node");
         // SAFETY: the child was read under the guard, and it is a node.
         let header = unsafe { self.child.header::<'g>() };
         let version = header.version()?;
         let prefix = header.prefix();
         let (mut found, depth) = (Child::NOTHING, self.depth + prefix.len());
-        // Beyond the key's end it has no byte either.
+        // A byte beyond the key's end does not exist either.
         if let Some(byte) = self.search.key.get(depth)
             && (prefix.len() == 0 || prefix.begins(self.search.word(self.depth)))
         {
@@ -539,31 +538,31 @@ impl<'k> Walk<'k> {
         Ok(())
     }
 
-    /// What a walk has found that goes on no more.
+    /// The result of a walk that has ended.
     #[inline(always)]
     fn value<'g>(&self, _guard: &'g Guard) -> Option<u64> {
         // SAFETY: the child was read under the guard.
         match unsafe { self.child.kind::<'g>() } {
             Kind::Value(value) => (self.depth == self.search.key.len()).then_some(value),
-            // A value that is set while we look is the new or the old one.
+            // If a value is set meanwhile, this is the new or the old one.
             Kind::Leaf(leaf) => (leaf.key() == self.search.key).then(|| leaf.value()),
             Kind::Nothing => None,
-            Kind::Node(_) => unreachable!("callers have gone on to the end"),
+            Kind::Node(_) => unreachable!("the walk has ended"),
         }
     }
 }
 
-/// Goes the part of the way that all of some walks share, which are of one tree, once for all.
+/// Descends the common part of several walks of one tree once for all of them.
 #[inline]
 fn share(walks: &mut [Walk<'_>], guard: &Guard) {
     let Some((first, others)) = walks.split_first() else { return };
-    // Of what they share the first eight bytes are enough, and quick to compare.
+    // The first eight bytes of what they share are enough, and fast to compare.
     let differing = others.iter().fold(0, |bits, other| bits | (other.search.word(0) ^ first.search.word(0)));
     let common = (differing.leading_zeros() / 8) as usize;
     let mut shared = *first;
     loop {
         let mut next = shared;
-        if next.advance(guard).is_err() || next.depth > common || !next.goes_on() {
+        if next.advance(guard).is_err() || next.depth > common || !next.is_at_node() {
             break;
         }
         shared = next;
@@ -573,32 +572,32 @@ fn share(walks: &mut [Walk<'_>], guard: &Guard) {
     }
 }
 
-/// Walks on until every walk has ended, a level of each in turn. One that meets a change begins again in
-/// its tree, which it has by its number.
+/// Advances all walks until every one has ended, one level of each in turn. A walk that meets a change
+/// restarts in its tree, which `tree` returns for its number.
 #[inline(always)]
 fn walk_all<'t>(walks: &mut [Walk<'_>], guard: &Guard, tree: impl Fn(usize) -> &'t Tree) {
     loop {
-        let mut goes_on = false;
+        let mut continues = false;
         for (number, walk) in walks.iter_mut().enumerate() {
-            if walk.goes_on() {
+            if walk.is_at_node() {
                 if let Err(Contended) = walk.advance(guard) {
                     *walk = Walk { depth: 0, child: tree(number).root, ..*walk };
                 }
-                if walk.goes_on() {
-                    goes_on = true;
+                if walk.is_at_node() {
+                    continues = true;
                     walk.child.prefetch(walk.search.key.get(walk.depth).copied().unwrap_or(0));
                 } else if walk.child.is_leaf() {
                     walk.child.prefetch(0);
                 }
             }
         }
-        if !goes_on {
+        if !continues {
             return;
         }
     }
 }
 
-/// Goes the ways to up to [`AT_ONCE`] keys of any trees together, so that the nodes on them are in the
+/// Descends to up to [`AT_ONCE`] keys of any trees together, so that the nodes on their paths are in the
 /// cache when the keys are looked up or inserted.
 pub(super) fn approach(ways: &[(&Tree, &[u8])], guard: &Guard) {
     let ways = &ways[..ways.len().min(AT_ONCE)];
@@ -607,14 +606,14 @@ pub(super) fn approach(ways: &[(&Tree, &[u8])], guard: &Guard) {
     walk_all(&mut walks, guard, |number| ways[number].0);
 }
 
-/// A key's value, of whose key `depth` bytes are on the path.
+/// The child for a key's value; `depth` bytes of the key are on the path.
 fn entry(key: &[u8], depth: usize, value: u64) -> Child {
     assert!(depth <= key.len(), "no key is a prefix of another");
     if depth == key.len() { Child::value(value) } else { Leaf::create(key, value) }
 }
 
-/// Unlinks a node without children, whose lock this is, at the end of a path from the root, and above
-/// it every node that this leaves without.
+/// Unlinks a node without children, whose lock this is, at the end of a path from the root, and above it
+/// every node that then has no children.
 fn unlink_emptied<'g>(
     mut path: SmallVec<[Place<'g>; 16]>,
     mut lock: Lock<'g>,
@@ -635,9 +634,9 @@ fn unlink_emptied<'g>(
     Ok(())
 }
 
-/// What takes the place of a leaf, `old`, when another key comes that shares the path of `depth`
-/// bytes: the two below a node, and above that a node for every 9 bytes more that they share. The
-/// node above is locked. Also whether the leaf is not among them any more, so that it is to be retired once nobody finds it.
+/// The replacement of a leaf, `old`, when another key is inserted that shares the path of `depth` bytes: both
+/// below a node, and above that a node for every 9 further bytes that they share. The node above is locked.
+/// Also returns whether the leaf is not part of it, so that it has to be retired once it is unlinked.
 fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64) -> (Child, bool) {
     let common = leaf.key()[depth..].iter().zip(&key[depth..]).take_while(|(a, b)| a == b).count();
     let end = depth + common;
@@ -658,9 +657,9 @@ fn fork(leaf: Leaf<'_>, old: Child, key: &[u8], depth: usize, value: u64) -> (Ch
     (top, is_dissolved)
 }
 
-/// What takes the place of a node whose prefix begins at `depth` of a new key's path and ends to differ
-/// from it at `end`: a node with what they share, above a copy of the old one and what is new. The old
-/// node and the one above are locked.
+/// The replacement of a node whose prefix begins at `depth` of a new key's path and differs from it at `end`:
+/// a node with the common part, above a copy of the old one and the new child. The old node and the one above
+/// are locked.
 fn split(below: Node<'_>, key: &[u8], depth: usize, end: usize, new: New<'_>) -> Child {
     let prefix = below.header().prefix();
     let bytes = prefix.to_bytes();
@@ -673,7 +672,7 @@ fn split(below: Node<'_>, key: &[u8], depth: usize, end: usize, new: New<'_>) ->
     node.into_child()
 }
 
-/// Adds keys that end in the node of `place`, if none of them is there.
+/// Adds keys that end in the node of `place`, if none of them exists.
 fn add_run(
     parent: Option<Place<'_>>,
     place: Place<'_>,
@@ -682,7 +681,7 @@ fn add_run(
 ) -> Result<Inserted, Contended> {
     let Place { node, version, .. } = place;
     if entries.iter().any(|(byte, _)| !node.child(*byte).is_nothing()) {
-        // Or so it seems: then they go one by one.
+        // Or it seems so: then they are inserted one by one.
         return Ok(Inserted::NotAtOnce);
     }
     let add = |target: Node<'_>| {
@@ -698,8 +697,8 @@ fn add_run(
             parent.replace(larger.into_child(), guard);
             lock.make_obsolete();
         }
-        // The root has room for every byte; and where `Elsewhere` was found, the run's first byte has a
-        // child, so nobody comes here.
+        // The root has room for every byte; and if `Elsewhere` was found, the run's first byte has a child,
+        // so this is not reached.
         _ => {
             let _lock = node.header().lock(version)?;
             add(node);

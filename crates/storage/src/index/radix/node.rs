@@ -8,15 +8,15 @@
 //! Node64   header │ places in use 8 │ place + 1 for each of 256 bytes │ 64 children
 //! Node256  header │ 256 children
 //! ```
-//! Small ones fill cache lines, since most nodes are small: those of an order with its lines, say. Of order keys, eight of 32 numbers
-//! each, 64 differ in their last byte.
+//! The small sizes fill cache lines, since most nodes are small: for example that of an order with its lines.
+//! TPC-H's order keys are eight of every 32 numbers, so 64 of them differ only in their last byte.
 //!
-//! A child is one word, whose lowest bits tell what it is ([`Child`]). A value whose key ends with the
-//! byte that leads to it lies in the word itself; a leaf holds a value with its whole key.
+//! A child is one word, whose lowest bits are its kind ([`Child`]). If a key ends with the byte of the child,
+//! its value is in the word itself; a leaf has a value with its whole key.
 //!
-//! Writers lock a node by its version; readers read without a lock and look at the version again
-//! (a sequence lock). So everything that changes is atomic, and what a reader read means something
-//! only once [`Header::is_current`] says so:
+//! Writers lock a node by its version. Readers read without a lock and load the version again afterwards (a
+//! sequence lock). So everything that changes is atomic, and what a reader has read is valid only after
+//! [`Header::is_current`]:
 //!
 //! ```text
 //! writer                                  reader
@@ -25,9 +25,9 @@
 //! write                                   fence(Acquire)
 //! version: free + 1, or obsolete          load the version again: changed? → what was read is void
 //! ```
-//! Invariant: a node's place never changes. Neither its prefix nor the path above it ever does; what
-//! would change them replaces the node, and the old one becomes obsolete. Whoever holds a node that is
-//! not obsolete therefore holds the node of that path, however he came by it.
+//! Invariant: a node's place never changes, that is, its prefix and the path above it. A change of these
+//! replaces the node, and the old one becomes obsolete. So a thread that has a node which is not obsolete has
+//! the node of that path, however it has reached it.
 
 use crate::Guard;
 use crate::layout::PART_ALIGN;
@@ -39,7 +39,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::ptr::{self, NonNull};
 
-/// Values have this many bits: what a child's word leaves them.
+/// Values have this many bits: the rest of a child's word.
 pub(in super::super) const VALUE_BITS: u32 = 64 - TAG_BITS;
 
 const TAG_BITS: u32 = 3;
@@ -47,24 +47,24 @@ const TAG_MASK: usize = (1 << TAG_BITS) - 1;
 
 const VALUE: usize = 1;
 const LEAF: usize = 2;
-/// This and all above are nodes.
+/// This tag and all above are nodes.
 const NODE_4: usize = 3;
 const NODE_11: usize = 4;
 const NODE_16: usize = 5;
 const NODE_64: usize = 6;
 const NODE_256: usize = 7;
 
-/// A word in a node, read but perhaps not yet validated. Nothing, a value, or a pointer with a tag.
+/// A word of a node, read but perhaps not yet validated: nothing, a value, or a pointer with a tag.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Child(*mut u8);
 
-// SAFETY: a word gives no access by itself; following it is unsafe (`kind`), and what it leads to is
-// made to be shared.
+// SAFETY: a word gives no access by itself; following it is unsafe (`kind`), and what it points to is
+// shareable.
 unsafe impl Send for Child {}
 // SAFETY: as above.
 unsafe impl Sync for Child {}
 
-/// What a child is. References live as long as the guard under which the child was read.
+/// The kind of a child. References live as long as the guard under which the child was read.
 #[derive(Clone, Copy)]
 pub(super) enum Kind<'g> {
     Nothing,
@@ -93,7 +93,7 @@ impl Child {
         self.0.is_null()
     }
 
-    /// The value that lies in the word, if one does.
+    /// The value in the word, if it is one.
     #[inline]
     pub(super) fn as_value(self) -> Option<u64> {
         (self.0.addr() & TAG_MASK == VALUE).then_some((self.0.addr() >> TAG_BITS) as u64)
@@ -112,12 +112,12 @@ impl Child {
     /// Follows the word.
     ///
     /// # Safety
-    /// It was read from a node of the tree while the thread was pinned, and the pin lasts for `'g`;
-    /// or nobody else has the tree.
+    /// It was read from a node of the tree while the thread was pinned, and the pin lasts for `'g`; or no
+    /// other thread has the tree.
     #[inline]
     pub(super) unsafe fn kind<'g>(self) -> Kind<'g> {
-        // SAFETY: by the caller, what the word leads to was in the tree under the pin, and is freed
-        // only after everybody pinned then has gone on (`retire`). The tag was set with the pointer.
+        // SAFETY: by the caller, what the word points to was in the tree under the pin. It is freed only
+        // after every guard is released that was held then (`retire`). The tag was set with the pointer.
         unsafe {
             match self.0.addr() & TAG_MASK {
                 0 => Kind::Nothing,
@@ -132,7 +132,7 @@ impl Child {
         }
     }
 
-    /// The header of the node that it is, without asking of what size.
+    /// The header of the node, of any size.
     ///
     /// # Safety
     /// As for [`Child::kind`], and it is a node.
@@ -142,7 +142,7 @@ impl Child {
         unsafe { &*self.pointer() }
     }
 
-    /// The child of a byte in the node that it is.
+    /// The child of a byte of the node.
     ///
     /// # Safety
     /// As for [`Child::header`].
@@ -155,13 +155,13 @@ impl Child {
         }
     }
 
-    /// Asks the processor to fetch what looking for `byte` below this child touches first.
+    /// Prefetches what a search for `byte` below this child touches first.
     #[inline]
     pub(super) fn prefetch(self, byte: u8) {
         let start = self.pointer::<u8>();
         prefetch(start);
         match self.0.addr() & TAG_MASK {
-            // Most nodes on the way to a row have no prefix.
+            // Most nodes on the path to a row have no prefix.
             NODE_256 => {
                 prefetch(start.wrapping_add(std::mem::offset_of!(Node256, children) + 8 * usize::from(byte)));
             }
@@ -170,7 +170,7 @@ impl Child {
         }
     }
 
-    /// Bytes that it holds itself.
+    /// Bytes of itself without its children.
     pub(super) fn memory_bytes(self, _guard: &Guard) -> usize {
         // SAFETY: callers have read the child under the guard.
         match unsafe { self.kind() } {
@@ -184,10 +184,10 @@ impl Child {
         }
     }
 
-    /// Frees what the word leads to, but not what is below it.
+    /// Frees what the word points to, but not what is below it.
     ///
     /// # Safety
-    /// Nobody else can reach it any more.
+    /// No other thread can reach it any more.
     pub(super) unsafe fn free(self) {
         // SAFETY: by the caller; each pointer came from the allocation of its tag.
         unsafe {
@@ -201,16 +201,16 @@ impl Child {
                         None => dealloc(self.pointer(), leaf_layout(size)),
                     }
                 }
-                // Nodes hold nothing that has to be dropped.
+                // Nodes have nothing that has to be dropped.
                 tag => SLABS[tag - NODE_4].give_back(NonNull::new_unchecked(self.pointer())),
             }
         }
     }
 
-    /// Frees what the word leads to and all below it, which has never been linked.
+    /// Frees what the word points to and everything below it; it has never been linked.
     ///
     /// # Safety
-    /// Nobody else can reach it.
+    /// No other thread can reach it.
     pub(super) unsafe fn discard(self, guard: &Guard) {
         // SAFETY: by the caller, as for all below.
         unsafe {
@@ -222,14 +222,15 @@ impl Child {
         }
     }
 
-    /// Frees what the word leads to once nobody pinned now can stand there any more.
+    /// Frees what the word points to once every guard that is held now is released.
     ///
     /// # Safety
     /// It was just unlinked from the tree.
     pub(super) unsafe fn retire(self, guard: &Guard) {
         if !matches!(self.0.addr() & TAG_MASK, 0 | VALUE) {
             grew(-(self.memory_bytes(guard) as i64));
-            // SAFETY: whoever pins from now on cannot find it; until all others are gone it stays.
+            // SAFETY: a thread that pins from now on cannot find it; it remains until all other guards are
+            // released.
             unsafe { guard.defer_unchecked(move || self.free()) };
         }
     }
@@ -262,7 +263,7 @@ impl<'g> Leaf<'g> {
                 NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
             }
         };
-        // SAFETY: header and key are written within what was just taken, before anybody else knows of it.
+        // SAFETY: header and key are written within the new memory, before any other thread can reach it.
         unsafe {
             start.cast().write(LeafHeader { value: AtomicU64::new(value), key_length });
             start.add(LEAF_KEY).copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
@@ -279,8 +280,8 @@ impl<'g> Leaf<'g> {
     }
 
     pub(super) fn value(self) -> u64 {
-        // SAFETY: by `Child::kind` the leaf is there. Acquire: what was written before the value was
-        // set is seen with it.
+        // SAFETY: by `Child::kind` the leaf exists. Acquire: what was written before the value was set is
+        // visible.
         unsafe { self.0.as_ref() }.value.load(Ordering::Acquire)
     }
 
@@ -318,8 +319,8 @@ fn leaf_layout(size: usize) -> Layout {
 
 // ---- prefixes ----
 
-/// The bytes that all keys below a node share after the byte that leads to it: at most 8, the first
-/// one highest. Longer ones take a chain of nodes.
+/// The bytes that all keys below a node share after the byte that leads to it: at most 8, the first one
+/// highest. Longer ones need a chain of nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Prefix {
     bytes: u64,
@@ -337,7 +338,7 @@ impl Prefix {
         Prefix { bytes: u64::from_be_bytes(word), length: bytes.len() as u8 }
     }
 
-    /// The first so many bytes of a word.
+    /// The first `length` bytes of a word.
     #[inline]
     pub(super) fn of_word(word: u64, length: usize) -> Prefix {
         debug_assert!(length <= PREFIX_BYTES);
@@ -354,7 +355,7 @@ impl Prefix {
         self.bytes.to_be_bytes()
     }
 
-    /// Whether a key continues with it, whose next bytes are `word`; not of one without bytes.
+    /// Whether a key whose next bytes are `word` continues with it; not for an empty prefix.
     #[inline(always)]
     pub(super) fn begins(self, word: u64) -> bool {
         (self.bytes ^ word) >> (64 - 8 * u32::from(self.length)) == 0
@@ -373,11 +374,11 @@ const LOCKED: u64 = 1;
 const OBSOLETE: u64 = 2;
 const VERSION_STEP: u64 = 4;
 
-/// The version of a node when reading it began.
+/// The version of a node when a read of it began.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Version(u64);
 
-/// Somebody else changed what was being looked at: begin again at the root.
+/// Another thread changed what was being read: restart at the root.
 #[derive(Debug)]
 pub(super) struct Contended;
 
@@ -387,7 +388,7 @@ pub(super) struct Header {
     prefix: u64,
     count: AtomicU16,
     prefix_length: u8,
-    /// Those of a [`Node4`], which thereby fits a cache line.
+    /// The key bytes of a [`Node4`], which so fits into a cache line.
     keys: AtomicU32,
 }
 
@@ -416,7 +417,7 @@ impl Header {
         self.count.store(count as u16, Ordering::Relaxed);
     }
 
-    /// Begins to read.
+    /// Begins a read.
     #[inline]
     pub(super) fn version(&self) -> Result<Version, Contended> {
         let version = self.version.load(Ordering::Acquire);
@@ -441,7 +442,7 @@ impl Header {
         Err(Contended)
     }
 
-    /// Whether what was read since `version` was drawn is whole.
+    /// Whether what was read since `version` was loaded is consistent.
     #[inline]
     pub(super) fn is_current(&self, version: Version) -> bool {
         // Pairs with the release fence in `lock`.
@@ -455,26 +456,26 @@ impl Header {
         if self.is_current(version) { Ok(()) } else { Err(Contended) }
     }
 
-    /// Locks the node, if it is as it was when `version` was drawn. Never waits.
+    /// Locks the node, if it has not changed since `version` was loaded. Never waits.
     #[inline]
     pub(super) fn lock(&self, version: Version) -> Result<Lock<'_>, Contended> {
         self.version
             .compare_exchange(version.0, version.0 | LOCKED, Ordering::Acquire, Ordering::Relaxed)
             .map_err(|_| Contended)?;
-        // Pairs with the acquire fence in `is_current`: whoever sees a write sees the lock.
+        // Pairs with the acquire fence in `is_current`: a reader that sees a write sees the lock.
         fence(Ordering::Release);
         Ok(Lock { header: self, after: version.0.wrapping_add(VERSION_STEP) })
     }
 }
 
-/// The lock of a node; dropped, the node has a new version.
+/// The lock of a node; dropping it gives the node a new version.
 pub(super) struct Lock<'a> {
     header: &'a Header,
     after: u64,
 }
 
 impl Lock<'_> {
-    /// The node was taken out of the tree.
+    /// Marks the node as removed from the tree.
     pub(super) fn make_obsolete(mut self) {
         self.after |= OBSOLETE;
     }
@@ -490,7 +491,7 @@ type Slot = AtomicPtr<u8>;
 
 #[inline]
 fn load(slot: &Slot) -> Child {
-    // Acquire: what the pointer leads to, and what was written before a value was set, is seen.
+    // Acquire: the target of the pointer, and what was written before a value was set, are visible.
     Child(slot.load(Ordering::Acquire))
 }
 
@@ -512,7 +513,7 @@ pub(super) struct Node4 {
     children: [Slot; 4],
 }
 
-/// A node whose key bytes lie beside its header, for up to 16 children.
+/// A node whose key bytes follow its header, for up to 16 children.
 #[repr(C, align(64))]
 pub(super) struct NodeUpTo<const CHILDREN: usize> {
     header: Header,
@@ -528,7 +529,7 @@ pub(super) struct Node64 {
     header: Header,
     /// A bit for every place in `children`.
     used: AtomicU64,
-    /// For every byte the place of its child plus one, eight bytes to a word.
+    /// For every byte the place of its child plus one, eight bytes in a word.
     places: [AtomicU64; 32],
     children: [Slot; 64],
 }
@@ -550,7 +551,7 @@ trait Sorted {
     fn set_keys(&self, keys: u128);
     fn children(&self) -> &[Slot];
 
-    /// The position of the first key byte that is `byte`, perhaps beyond the last child.
+    /// The position of the first key byte that is `byte`; may be beyond the last child.
     fn find(&self, byte: u8) -> usize;
 
     #[inline]
@@ -563,7 +564,7 @@ trait Sorted {
     #[inline]
     fn visit(&self, bytes: Range<usize>, reverse: bool, visit: &mut impl FnMut(u8, Child) -> bool) {
         let keys = self.keys().to_le_bytes();
-        // While somebody changes the node there may seem to be more than it has room for.
+        // During a concurrent change the count may exceed the capacity.
         let children = &self.children()[..self.header().count().min(self.children().len())];
         let last = children.len().wrapping_sub(1);
         for number in 0..children.len() {
@@ -584,12 +585,12 @@ trait Sorted {
         store(&self.children()[position], child);
         let below = (1 << (8 * position)) - 1;
         let keys = self.keys();
-        // One byte further up; a key at the very top, past the last one, falls off.
+        // One byte further up; a byte beyond the last place is shifted out.
         self.set_keys(keys & below | u128::from(byte) << (8 * position) | (keys & !below) << 8);
         self.header().set_count(count + 1);
     }
 
-    /// Adds children to a node without any, whose bytes ascend.
+    /// Adds children with ascending bytes to an empty node.
     #[inline]
     fn fill(&self, children: impl Iterator<Item = (u8, Child)>) {
         let (mut keys, mut count) = (0, 0);
@@ -604,7 +605,7 @@ trait Sorted {
 
     fn remove(&self, byte: u8) {
         let count = self.header().count();
-        let position = self.position(byte).expect("only children that are there are removed");
+        let position = self.position(byte).expect("only existing children are removed");
         for to in position..count - 1 {
             store(&self.children()[to], load(&self.children()[to + 1]));
         }
@@ -706,7 +707,7 @@ impl Node64 {
     }
 
     fn remove(&self, byte: u8) {
-        let place = self.place(byte).expect("only children that are there are removed");
+        let place = self.place(byte).expect("only existing children are removed");
         self.set_place(byte, None);
         self.used.store(self.used.load(Ordering::Relaxed) & !(1 << place), Ordering::Relaxed);
         store(&self.children[place], Child::NOTHING);
@@ -782,7 +783,7 @@ impl<'g> Node<'g> {
         });
     }
 
-    /// Whether so many more children fit in.
+    /// Whether there is room for this many more children.
     pub(super) fn has_room(self, more: usize) -> bool {
         let capacity = match self {
             Node::N4(_) => 4,
@@ -794,8 +795,8 @@ impl<'g> Node<'g> {
         self.header().count() + more <= capacity
     }
 
-    /// Whether it had better be smaller once it has lost a child. Well below the smaller capacity, so
-    /// that a node does not change back and forth.
+    /// Whether it should be replaced by a smaller one after it has lost a child. The limit is well below the
+    /// smaller capacity, so that a node does not change back and forth.
     pub(super) fn shrinks(self) -> bool {
         let count = self.header().count().saturating_sub(1);
         let most = match self {
@@ -805,7 +806,7 @@ impl<'g> Node<'g> {
             Node::N64(_) => 12,
             Node::N256(_) => 48,
         };
-        // A node without children is not made smaller but unlinked.
+        // A node without children is unlinked instead.
         (1..=most).contains(&count)
     }
 
@@ -826,9 +827,9 @@ impl<'g> Node<'g> {
         }
     }
 
-    /// Puts another child in the place of one.
+    /// Replaces a child by another.
     pub(super) fn set(self, byte: u8, child: Child) {
-        store(self.slot(byte).expect("only children that are there are replaced"), child);
+        store(self.slot(byte).expect("only existing children are replaced"), child);
     }
 
     /// Removes a child.
@@ -856,8 +857,8 @@ static SLABS: [Slab; 5] = [
 ];
 
 thread_local! {
-    /// Bytes of nodes and leaves that this thread has made, less those that it has retired, since
-    /// [`take_growth`] was last asked.
+    /// Bytes of nodes and leaves that this thread has made, minus those that it has retired, since the last
+    /// call of [`take_growth`].
     static GROWTH: Cell<i64> = const { Cell::new(0) };
 }
 
@@ -865,18 +866,18 @@ fn grew(bytes: i64) {
     GROWTH.set(GROWTH.get() + bytes);
 }
 
-/// How many bytes the trees that this thread has changed have grown by since this was last asked.
+/// The number of bytes by which the trees that this thread has changed have grown since the last call.
 #[inline]
 pub(crate) fn take_growth() -> i64 {
     let growth = GROWTH.get();
-    // Hardly ever: most changes of an index find room in a node.
+    // Rare: most changes of an index find room in a node.
     if growth != 0 {
         GROWTH.set(0);
     }
     growth
 }
 
-/// A new node, nobody else's yet.
+/// A new node that no other thread can reach yet.
 pub(super) struct Fresh(Child);
 
 impl Fresh {
@@ -907,7 +908,7 @@ impl Fresh {
         }
     }
 
-    /// A node with these children, as many as `count`, whose bytes ascend.
+    /// A node with these `count` children, whose bytes ascend.
     #[inline]
     pub(super) fn of(prefix: Prefix, count: usize, children: impl Iterator<Item = (u8, Child)>) -> Fresh {
         let fresh = Fresh::new(count, prefix);
@@ -922,7 +923,7 @@ impl Fresh {
         fresh
     }
 
-    /// A copy of a locked node but for one child, with room for `count` children.
+    /// A copy of a locked node except for one child, with room for `count` children.
     pub(super) fn copy(node: Node<'_>, count: usize, prefix: Prefix, without: Option<u8>) -> Fresh {
         let copy = Fresh::new(count, prefix);
         node.for_each(|byte, child| {
@@ -936,7 +937,7 @@ impl Fresh {
     /// The node.
     pub(super) fn node(&self) -> Node<'_> {
         // SAFETY: the node was just made and is ours.
-        let Kind::Node(node) = (unsafe { self.0.kind() }) else { unreachable!("it is a node") };
+        let Kind::Node(node) = (unsafe { self.0.kind() }) else { unreachable!("the child is a node") };
         node
     }
 
@@ -955,13 +956,13 @@ impl Fresh {
 mod tests {
     use super::*;
 
-    /// Nodes of all sizes against a sorted map, growing to the full and shrinking to nothing.
+    /// Compares nodes of all sizes, growing to the maximum and shrinking to nothing, with a sorted map.
     #[test]
     fn a_node_of_any_size_is_a_sorted_map_of_bytes() {
         for capacity in [4, 11, 16, 64, if cfg!(miri) { 80 } else { 256 }] {
             let fresh = Fresh::new(capacity, Prefix::new(b"abc"));
             // SAFETY: the node is ours.
-            let Kind::Node(node) = (unsafe { fresh.0.kind() }) else { panic!("it is a node") };
+            let Kind::Node(node) = (unsafe { fresh.0.kind() }) else { panic!("the child is a node") };
             let mut model = std::collections::BTreeMap::new();
             let check = |model: &std::collections::BTreeMap<u8, u64>| {
                 if cfg!(miri) && model.len() % 16 > 1 {
@@ -987,7 +988,7 @@ mod tests {
                     }
                 }
             };
-            // 167 and 256 share no factor: every byte comes once.
+            // 167 and 256 have no common factor: every byte comes once.
             let bytes: Vec<u8> = (0..capacity).map(|turn| (turn * 167 % 256) as u8).collect();
             for (turn, byte) in bytes.iter().enumerate() {
                 node.add(*byte, Child::value(turn as u64));

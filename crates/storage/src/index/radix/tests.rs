@@ -1,4 +1,4 @@
-//! The tree against a sorted map, and under several threads.
+//! The tree compared with a sorted map, and with several threads.
 
 use super::*;
 use firn_base::random::Random;
@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 type Key = Vec<u8>;
 
-/// Keys of one shape, of which none is a prefix of another: dense and sparse numbers, numbers that
-/// follow each other, and strings that share much.
+/// Keys of one shape, of which none is a prefix of another: dense and sparse numbers, consecutive numbers,
+/// and strings with long common parts.
 fn some_key(shape: i64, random: &mut Random) -> Key {
     let number = |random: &mut Random, most| random.uniform(0, most);
     match shape {
@@ -137,7 +137,7 @@ fn a_tree_does_what_a_sorted_map_does() {
                     assert_eq!(values, known, "{context}");
                 }
                 _ if step % 5 == 0 => {
-                    // Bounds are keys, beginnings of keys, or what is in between.
+                    // Bounds are keys, prefixes of keys, or strings in between.
                     let mut bound = || {
                         let mut key = some_key(shape, random);
                         key.truncate(random.uniform(0, 12) as usize);
@@ -166,7 +166,7 @@ fn a_tree_does_what_a_sorted_map_does() {
     assert!(runs > 0 && ascending > 0, "no run was ever entered at once");
 }
 
-/// Inserts keys of one length, with values that count from `first`; those that are left.
+/// Inserts keys of one length, with values that count from `first`. Returns those that are left.
 fn enter_ascending(tree: &Tree, keys: &[Key], first: u64, guard: &Guard) -> Left {
     let number = |key: &Key| key.iter().fold(0, |number, byte| number << 8 | u128::from(*byte));
     let numbers: Vec<u128> = keys.iter().map(number).collect();
@@ -174,12 +174,14 @@ fn enter_ascending(tree: &Tree, keys: &[Key], first: u64, guard: &Guard) -> Left
     tree.insert_ascending(&Numbers { keys: &numbers, width: keys[0].len(), below: 0, value }, guard)
 }
 
-/// Where no other keys are, each node is made once and of the size that it needs; and none of them stays when another one came first.
+/// In places without other keys each node is made once and in its final size, and none remains if another one
+/// was first.
 #[test]
 fn ascending_keys_are_entered_together_but_for_those_that_are_there() {
     let guard = &crate::pin();
     let key = |order: u64, line: u32| [&order.to_be_bytes()[..], &line.to_be_bytes()].concat();
-    // As many lines as the order says, a single one among them; more orders than a node has room for, far and near.
+    // As many lines as an order has, a single one among them; more orders than a node has room for, close and
+    // far apart.
     let orders = [0..9, 300..301, 7_000..if cfg!(miri) { 7_040 } else { 8_000 }, 1 << 40..(1 << 40) + 60];
     let keys: Vec<Key> = orders
         .into_iter()
@@ -194,7 +196,7 @@ fn ascending_keys_are_entered_together_but_for_those_that_are_there() {
         one_by_one.insert(key, value, guard).unwrap();
     }
     assert_eq!(found(&at_once, &[], None, false), found(&one_by_one, &[], None, false));
-    // Nodes that have been made at once are no larger, and their bytes are counted.
+    // Nodes that were made at once are no larger, and their bytes are counted.
     let _before = take_growth();
     let all = Tree::new();
     assert!(enter_ascending(&all, &keys, 5, guard).is_empty());
@@ -204,7 +206,7 @@ fn ascending_keys_are_entered_together_but_for_those_that_are_there() {
         all.memory_bytes(guard) + empty.memory_bytes(guard) - 2 * size_of_val(&*empty.changes)
     );
     assert!(all.memory_bytes(guard) <= one_by_one.memory_bytes(guard));
-    // Keys that are there are left. A line of an order that is there, and those beside a leaf, are not.
+    // Existing keys are left. A line of an existing order, and those beside a leaf, are not.
     let (taken, again, free, line) = (key(300, 0), key(300, 1), key(6_999, 0), key(7_001, 40));
     let left = enter_ascending(&at_once, &[taken, again, free.clone(), line.clone()], 0, guard);
     assert_eq!(left.into_iter().flatten().collect::<Vec<usize>>(), [0, 1]);
@@ -218,7 +220,7 @@ fn ascending_keys_are_entered_together_but_for_those_that_are_there() {
     at_once.verify();
 }
 
-/// Keys that share much lie below a chain of nodes, which goes with them at one go.
+/// Keys with long common parts are below a chain of nodes, which is removed together with them.
 #[test]
 fn a_long_chain_of_nodes_goes_with_the_keys_below_it() {
     let (tree, guard) = (Tree::new(), &crate::pin());
@@ -238,7 +240,7 @@ fn a_long_chain_of_nodes_goes_with_the_keys_below_it() {
     }
 }
 
-/// A scan goes on where it was when its callback changes the tree under it.
+/// A scan continues at its position when its callback changes the tree below it.
 #[test]
 fn a_scan_outlives_changes_to_the_nodes_it_stands_in() {
     for reverse in [false, true] {
@@ -256,7 +258,7 @@ fn a_scan_outlives_changes_to_the_nodes_it_stands_in() {
                 if number % 3 == 0 {
                     visited.push(number);
                 }
-                // The node grows and shrinks around the place, and the place itself goes.
+                // The node grows and shrinks around the position, and the position's own key is removed.
                 let neighbour = (number * 3 + 1).to_be_bytes();
                 assert!(tree.insert(&neighbour, 3 * number + 1_000_000, guard).is_ok());
                 if number % 2 == 0 {
@@ -280,25 +282,25 @@ fn key_of_two(number: u64) -> Key {
     [number >> 5, number & 31].iter().flat_map(|part| part.to_be_bytes()).collect()
 }
 
-/// Threads insert and remove, each its own keys among all others', while readers look up and scan keys
-/// that stay. Nodes grow, shrink, split and go all the time.
+/// Threads insert and remove, each its own keys among those of the others, while readers look up and scan
+/// constant keys. Nodes grow, shrink, split and are removed all the time.
 #[test]
 fn threads_do_not_disturb_each_others_keys() {
     const THREADS: u64 = 3;
     const TURNS: u64 = if cfg!(miri) { 60 } else { 60_000 };
-    // Every fourth key stays; the others belong to the threads.
+    // Every fourth key is constant; the others belong to the threads.
     let key = key_of_two;
     let space = if cfg!(miri) { 64 } else { 1024 };
     let (tree, stop) = (Arc::new(Tree::new()), Arc::new(AtomicBool::new(false)));
-    let stays: Vec<u64> = (0..space).step_by(4).collect();
-    stays.iter().for_each(|&number| tree.insert(&key(number), number, &crate::pin()).unwrap());
+    let constant: Vec<u64> = (0..space).step_by(4).collect();
+    constant.iter().for_each(|&number| tree.insert(&key(number), number, &crate::pin()).unwrap());
     let writers: Vec<_> = (1..=THREADS)
         .map(|thread| {
             let tree = tree.clone();
             thread::spawn("writer", move || {
                 let random = &mut Random::seeded(thread);
                 let mut own = BTreeMap::new();
-                // Stretches of keys come and go, so that whole nodes do.
+                // Ranges of keys are inserted and removed, so that whole nodes are.
                 for turn in 0..TURNS {
                     let guard = &crate::pin();
                     let base = turn / 64 * 64 % space;
@@ -344,7 +346,7 @@ fn threads_do_not_disturb_each_others_keys() {
         .collect();
     let readers: Vec<_> = [false, true]
         .map(|reverse| {
-            let (tree, stop, stays) = (tree.clone(), stop.clone(), stays.clone());
+            let (tree, stop, constant) = (tree.clone(), stop.clone(), constant.clone());
             thread::spawn("reader", move || {
                 while !stop.load(Ordering::Relaxed) {
                     let mut all = found(&tree, &[], None, reverse);
@@ -352,18 +354,18 @@ fn threads_do_not_disturb_each_others_keys() {
                         all.reverse();
                     }
                     assert!(all.is_sorted_by(|a, b| a.0 < b.0));
-                    let there: Vec<_> = stays.iter().map(|&number| (key(number), number)).collect();
+                    let there: Vec<_> = constant.iter().map(|&number| (key(number), number)).collect();
                     let seen: Vec<_> = all.into_iter().filter(|(key, _)| key[7] % 4 == 0).collect();
                     assert_eq!(seen, there);
-                    let keys: Vec<Key> = stays.iter().take(AT_ONCE).map(|&number| key(number)).collect();
+                    let keys: Vec<Key> = constant.iter().take(AT_ONCE).map(|&number| key(number)).collect();
                     let mut values = vec![None; keys.len()];
                     tree.get_many(&keys, &mut values, &crate::pin());
-                    assert!(values.iter().zip(&stays).all(|(value, number)| *value == Some(*number)));
+                    assert!(values.iter().zip(&constant).all(|(value, number)| *value == Some(*number)));
                 }
             })
         })
         .into();
-    let mut model: BTreeMap<Key, u64> = stays.iter().map(|&number| (key(number), number)).collect();
+    let mut model: BTreeMap<Key, u64> = constant.iter().map(|&number| (key(number), number)).collect();
     for writer in writers {
         model.extend(writer.join().expect("no assertion failed"));
     }

@@ -1,4 +1,5 @@
-//! Rows with long chains: how much is looked at until they are collected, and that the indexes have what versions have.
+//! Rows with long chains: how many records are read until they are collected, and that the indexes have the
+//! versions' keys.
 
 use super::*;
 use crate::collect::Garbage;
@@ -13,7 +14,8 @@ const A: ColumnId = ColumnId(0);
 const B: ColumnId = ColumnId(1);
 const ROWS: usize = 3;
 
-/// A table of a few rows, with an index over both columns, one over the first, and one over the second without values.
+/// A table of a few rows, with an index over both columns, one over the first, and one over the second
+/// without values.
 struct Hot {
     table: Arc<Table>,
     indexes: Vec<Arc<Index>>,
@@ -72,12 +74,12 @@ impl Hot {
         self.table.update(writes, snapshot, self.rows[row], &[column], &[cell], &pin()).unwrap();
     }
 
-    /// So many transactions change every row once, all but every eighth in the first column.
+    /// Runs `times` transactions that change every row once, all but every eighth in the first column.
     fn change_all(&mut self, times: i64) {
         for time in 0..times {
             let (snapshot, mut writes) = self.begin();
             let column = if time % 8 == 0 { B } else { A };
-            // Most keys are new, some come back.
+            // Most keys are new, some return.
             let value = if time % 5 == 0 { time % 20 } else { 1000 + time };
             for row in 0..ROWS {
                 self.set(snapshot, &mut writes, row, column, Cell::i64(value));
@@ -86,7 +88,7 @@ impl Hot {
         }
     }
 
-    /// Collects so many write sets; how many versions were looked at.
+    /// Collects up to `most` write sets. Returns how many versions were read.
     fn collect(&mut self, most: usize) -> usize {
         let (guard, mut garbage) = (pin(), Garbage::default());
         for _ in 0..most.min(self.ended.len()) {
@@ -105,14 +107,14 @@ impl Hot {
         entries
     }
 
-    /// Asserts that every index has what the rows in place and their versions have, and nothing else.
+    /// Asserts that every index has the keys of the rows in place and their versions, and no others.
     fn assert_indexed(&self) {
         for index in &self.indexes {
             assert_eq!(self.entries(index), self.versions(index), "{}", index.spec().name);
         }
     }
 
-    /// Asserts that every index has that, whatever else it has while updates are put off.
+    /// Asserts that every index has those keys, and perhaps others while updates are deferred.
     fn assert_listed(&self) {
         for index in &self.indexes {
             let (entries, versions) = (self.entries(index), self.versions(index));
@@ -139,7 +141,7 @@ impl Hot {
     }
 }
 
-/// How many versions may be looked at for so many changes of each row: each a few times by every index.
+/// The limit of reads of versions for `changes` changes of each row: a few for each version and index.
 fn few_times(changes: i64) -> usize {
     8 * changes as usize * 3 * ROWS
 }
@@ -210,7 +212,7 @@ fn so_are_those_that_come_while_others_are_collected() {
     hot.change_all(CHANGES);
     let (guard, mut garbage) = (pin(), Garbage::default());
     for _ in 0..CHANGES {
-        hot.ended.pop_front().expect("more come than go").collect(&mut garbage, &guard);
+        hot.ended.pop_front().expect("more are added than removed").collect(&mut garbage, &guard);
         hot.change_all(2);
     }
     let looked_at = garbage.free(&guard);
@@ -236,12 +238,12 @@ fn so_are_those_that_go_to_the_attic() {
     let looked_at = garbage.free(&guard);
     hot.assert_indexed();
     assert!(looked_at < few_times(CHANGES), "{looked_at} versions");
-    // Of each row what it was at first.
+    // The first version of each row.
     assert!(hot.indexes.iter().all(|index| index.len() == 2 * ROWS));
 }
 
 #[test]
-fn who_changes_a_row_while_its_keys_are_looked_for_keeps_those_that_it_has() {
+fn a_change_of_a_row_during_the_search_for_its_keys_keeps_its_entries() {
     let mut hot = Hot::new();
     hot.change_all(CHANGES / 10);
     let (ended, to_collect) = std::sync::mpsc::channel();
@@ -258,7 +260,7 @@ fn who_changes_a_row_while_its_keys_are_looked_for_keeps_those_that_it_has() {
                 let snapshot = Snapshot { read_time: Time(time), owner };
                 table.update(&mut writes, snapshot, row, &[A], &[cell], &pin()).unwrap();
                 writes.stamp(Time(time + 1));
-                ended.send(writes.retire_now(Time(time + 1))).expect("somebody collects");
+                ended.send(writes.retire_now(Time(time + 1))).expect("there is a collector");
             }
         })
     };
@@ -272,7 +274,7 @@ fn who_changes_a_row_while_its_keys_are_looked_for_keeps_those_that_it_has() {
             break;
         }
     }
-    writer.join().expect("nobody is in its way");
+    writer.join().expect("the writer meets no conflict");
     hot.ended.extend(to_collect.try_iter());
     hot.collect(usize::MAX);
     hot.assert_indexed();
@@ -288,7 +290,7 @@ fn whatever_happens_while_updates_are_put_off_the_indexes_have_what_versions_hav
         let mut hot = Hot::new();
         let mut attic = Attic::default();
         let (mut guard, mut garbage) = (pin(), Garbage::default());
-        // Who runs has rows of his own.
+        // Each running transaction has rows of its own.
         let mut running: Vec<(usize, Snapshot, WriteSet)> = Vec::new();
         let mut held: Vec<Time> = Vec::new();
         let mut most_running = ROWS as i64;
@@ -349,7 +351,7 @@ fn whatever_happens_while_updates_are_put_off_the_indexes_have_what_versions_hav
                         let column = if random.uniform(0, 1) == 0 { A } else { B };
                         hot.table
                             .update(writes, *snapshot, hot.rows[*row], &[column], &[cell], &pin())
-                            .expect("nobody else has it");
+                            .expect("no other transaction has the row");
                     }
                     if random.uniform(0, 3) == 0 {
                         writes.roll_back(mark, &pin());
@@ -367,6 +369,6 @@ fn whatever_happens_while_updates_are_put_off_the_indexes_have_what_versions_hav
         hot.ended.drain(..).for_each(|oldest| oldest.collect(&mut garbage, &guard));
         garbage.free(&guard);
         hot.assert_indexed();
-        assert!(hot.indexes.iter().all(|index| index.len() == ROWS), "what is past is collected");
+        assert!(hot.indexes.iter().all(|index| index.len() == ROWS), "old versions are collected");
     }
 }
