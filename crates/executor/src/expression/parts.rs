@@ -122,45 +122,39 @@ impl Cutter {
         mut evaluate: impl FnMut(&Chunk, Part) -> Result<Option<(T, usize)>>,
     ) -> Result<Option<(Chunk, T)>> {
         let Some(chunk) = self.chunk.take() else { return Ok(None) };
-        loop {
+        while self.from < chunk.length() {
             let length = self.rows.min(chunk.length() - self.from);
-            let is_whole = length == chunk.length();
-            let part = if is_whole { chunk.clone() } else { slice(&chunk, self.from, length) };
+            let cut = (length < chunk.length()).then(|| slice(&chunk, self.from, length));
+            let part = cut.as_ref().unwrap_or(&chunk);
             let count = part.count();
+            if count == 0 {
+                self.from += length;
+                continue;
+            }
             let most_bytes = if count > 1 { self.most_bytes } else { usize::MAX };
             let place = Part { chunk: self.number, from: self.from, most_bytes };
-            let result = match count {
-                0 => None,
-                _ => match evaluate(&part, place)? {
-                    // With fewer rows there may be memory.
-                    Some((_, bytes)) if count > 1 && self.charge(bytes).is_err() => {
-                        self.rows = length.div_ceil(2);
-                        continue;
-                    }
-                    Some((result, bytes)) => {
-                        self.charge(bytes)?;
-                        if bytes < self.most_bytes / 4 {
-                            self.rows = self.rows.saturating_mul(2);
-                        }
-                        Some(result)
-                    }
-                    None => {
-                        self.rows = length.div_ceil(2);
-                        continue;
-                    }
-                },
+            let Some((result, bytes)) = evaluate(part, place)? else {
+                self.rows = length.div_ceil(2);
+                continue;
             };
-            self.from += length;
-            let is_end = self.from >= chunk.length();
-            match result {
-                Some(result) => {
-                    self.chunk = (!is_end).then_some(chunk);
-                    return Ok(Some((part, result)));
+            match self.charge(bytes) {
+                Ok(()) => {}
+                Err(error) if count == 1 => return Err(error),
+                // With fewer rows there may be memory.
+                Err(_) => {
+                    self.rows = length.div_ceil(2);
+                    continue;
                 }
-                None if is_end => return Ok(None),
-                None => {}
             }
+            if bytes < self.most_bytes / 4 {
+                self.rows = self.rows.saturating_mul(2);
+            }
+            self.from += length;
+            let Some(part) = cut else { return Ok(Some((chunk, result))) };
+            self.chunk = (self.from < chunk.length()).then_some(chunk);
+            return Ok(Some((part, result)));
         }
+        Ok(None)
     }
 
     fn charge(&mut self, bytes: usize) -> Result<()> {

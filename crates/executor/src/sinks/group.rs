@@ -241,7 +241,7 @@ impl GroupPlan {
             all.level += 1;
             for (set, parts) in others.iter_mut().enumerate() {
                 for chunk in std::mem::take(parts).iter().flat_map(PartRows::chunks) {
-                    all.add(work, &chunk?, Some(set))?;
+                    all.add(work, chunk?, Some(set))?;
                 }
             }
             all.take_others(&mut others)?;
@@ -312,7 +312,7 @@ impl GroupPlan {
             let mut sink = GroupSink::new(work, self, &self.sets[set..=set], level);
             for chunk in part.chunks() {
                 work.context.check_cancel()?;
-                sink.add(work, &chunk?, None)?;
+                sink.add(work, chunk?, None)?;
                 sink.measure(work, false)?;
             }
             drop(part);
@@ -327,7 +327,7 @@ impl GroupPlan {
 
 impl Sink for GroupSink {
     fn consume(&mut self, work: Work<'_>, chunk: Chunk) -> Result<bool> {
-        self.add(work, &chunk, None)?;
+        self.add(work, chunk, None)?;
         if let Some(limit) = self.limit.filter(|_| self.full.is_none()) {
             self.sets.iter_mut().filter(|groups| groups.is_beyond(limit)).for_each(Groups::split);
         }
@@ -365,8 +365,8 @@ impl GroupSink {
     }
 
     /// Adds the rows of a chunk to the groups of all sets, or of one.
-    fn add(&mut self, work: Work<'_>, chunk: &Chunk, only: Option<usize>) -> Result<()> {
-        self.cutter.begin(chunk.clone());
+    fn add(&mut self, work: Work<'_>, chunk: Chunk, only: Option<usize>) -> Result<()> {
+        self.cutter.begin(chunk);
         loop {
             let (aggregates, scope) = (&mut self.aggregates, work.scope());
             let part = self.cutter.next(|chunk, part| {
