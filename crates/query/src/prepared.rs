@@ -48,12 +48,19 @@ pub struct Prepared {
     /// The tables among them, and how many rows each had when it was planned.
     tables: Vec<(Arc<Table>, u64)>,
     registry: &'static Registry,
+    bytes: usize,
     /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
     targets: Option<Arc<TargetSet>>,
 }
 
 /// A plan is made anew when a table has so many times the rows that it was planned with.
 const GROWTH: u64 = 10;
+
+/// A plan is kept in so many forms: as algebra, as a short program, and as pipelines.
+const FORMS: usize = 3;
+
+/// What a prepared statement takes beside that.
+const LEAST_BYTES: usize = 4096;
 
 /// With fewer rows than these it does not matter how a table is read.
 const FEW_ROWS: u64 = 100;
@@ -91,7 +98,7 @@ impl Prepared {
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
         let bind = |binding: &Binding<'_>| firn_bind::bind(text, statement, parameters, binding);
-        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing, true))
     }
 
     /// Prepares the arguments of EXECUTE: a query for one row, whose values are assigned to `types`. They have no parameters
@@ -109,7 +116,8 @@ impl Prepared {
                 false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
             }
         };
-        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
+        // They are computed once, each time they are prepared.
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing, false))
     }
 
     /// The type that a name means.
@@ -122,16 +130,22 @@ impl Prepared {
     fn compile(
         bind: impl FnOnce(&Binding<'_>) -> Result<Bound>,
         preparing: Preparing<'_>,
+        optimises: bool,
     ) -> Result<Prepared> {
         let Preparing { registry, transaction, names, others, .. } = preparing;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
         let bound = bind(&binding)?;
         let depth = bound.depth.max(bound.plan.depth() as u32);
-        stack::with_room_for(depth, || Prepared::of_plan(bound, &binding, preparing))
+        stack::with_room_for(depth, || Prepared::of_plan(bound, &binding, preparing, optimises))
     }
 
     /// Optimises and compiles a plan.
-    fn of_plan(bound: Bound, binding: &Binding<'_>, preparing: Preparing<'_>) -> Result<Prepared> {
+    fn of_plan(
+        bound: Bound,
+        binding: &Binding<'_>,
+        preparing: Preparing<'_>,
+        optimises: bool,
+    ) -> Result<Prepared> {
         let Preparing { registry, transaction, names, others, cancel } = preparing;
         let held = binding.held();
         let mut plan = bound.plan;
@@ -140,18 +154,21 @@ impl Prepared {
         let evaluator = RegistryEvaluator::new(registry, &context);
         let expressions = TransactionExpressions { binding, transaction };
         let tables = &transaction.catalog().tables;
-        let mut computed = HashMap::new();
-        for id in plan.sources() {
-            let table =
-                tables.get(&Oid(id.0)).filter(|table| table.columns.iter().any(|column| column.hidden));
-            if let Some(table) = table {
-                computed.insert(id, expressions.computed(table, &evaluator)?);
+        if optimises || !is_one_row(&plan) {
+            let mut computed = HashMap::new();
+            for id in plan.sources() {
+                let table =
+                    tables.get(&Oid(id.0)).filter(|table| table.columns.iter().any(|column| column.hidden));
+                if let Some(table) = table {
+                    computed.insert(id, expressions.computed(table, &evaluator)?);
+                }
             }
+            let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
+            let facts = facts.with_computed(computed);
+            transaction.engine().statistics().plans.count();
+            rewrite::optimise(&mut plan, registry, &evaluator, &facts);
+            cancel.check()?;
         }
-        let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
-        let facts = facts.with_computed(computed);
-        rewrite::optimise(&mut plan, registry, &evaluator, &facts);
-        cancel.check()?;
         let changed = targets_of(&plan);
         let mut ids = plan.sources();
         ids.extend(changed.iter().flatten());
@@ -180,6 +197,7 @@ impl Prepared {
         if short.is_none() {
             let _ = program.set(Arc::new(Program::compile(&plan, registry)?));
         }
+        let bytes = FORMS * plan.memory() + LEAST_BYTES;
         Ok(Prepared {
             targets,
             short,
@@ -191,6 +209,7 @@ impl Prepared {
             program,
             held,
             registry,
+            bytes,
         })
     }
 
@@ -207,6 +226,11 @@ impl Prepared {
     /// The plan that it runs by.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.bytes
     }
 
     /// Its plan as text, which EXPLAIN prints.
@@ -341,7 +365,7 @@ impl Prepared {
     ) -> Result<Executed> {
         let mut values = Vec::new();
         if let Some(done) = self.execute_short(transaction, parameters, &surroundings, &mut values)? {
-            let rows = Stream::of_values(values, done.rows, self.columns.clone(), surroundings);
+            let rows = Stream::of_values(values, done.rows, self.columns.clone(), surroundings, options);
             return Ok(Executed { count: done.count, rows });
         }
         self.execute_pipelines(transaction, others, parameters, surroundings, options)
@@ -367,11 +391,11 @@ impl Prepared {
                 targets,
                 transaction,
                 parameters,
-                options,
+                options.clone(),
                 &context,
             )?
         };
-        let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings);
+        let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings, options);
         Ok(Executed { count: executed.count, rows })
     }
 
@@ -387,7 +411,14 @@ impl Prepared {
     ) -> Result<Stream> {
         let sources = TransactionSources { transaction, held: &self.held, others };
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
-        let rows = Rows::start(&self.program_for(&options)?, &sources, reader, parameters, options)?;
-        Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings))
+        let program = self.program_for(&options)?;
+        let rows = Rows::start(&program, &sources, reader, parameters, options.clone())?;
+        Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings, options))
     }
+}
+
+/// Whether a plan is of one row of expressions, so that there is nothing to choose.
+fn is_one_row(plan: &Plan) -> bool {
+    let is_simple = |node| matches!(&plan[node], Operator::Values { .. } | Operator::Map { .. });
+    plan.post_order().into_iter().all(is_simple)
 }

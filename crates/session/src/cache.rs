@@ -1,9 +1,9 @@
 //! Plans shared by the connections of a database.
 //!
-//! The key is the statement's text and the parameter types that were declared. A cached plan is used
-//! only if it is bound to the catalog and the facts of the caller; otherwise it is replaced.
-//! Two generations bound the size: a full young generation becomes the old one, and the plans of the previous
-//! old generation that were not used since are dropped.
+//! The key is the statement's text and the parameter types that were declared. A plan found there
+//! counts only if it is bound to the catalog and the facts that the asker has; otherwise it is
+//! replaced. Two generations bound the size: when the young one is full, of plans or of bytes, it becomes the old one,
+//! and what nobody has asked for since is dropped with the old one before.
 //!
 //! A plan pins the tables that it reads, with all their rows. So at the end of DDL, plans of other
 //! catalogs are dropped: no statement could use them, and dropped or truncated tables must release their memory.
@@ -16,7 +16,9 @@ use std::collections::HashMap;
 
 /// Plans of one generation.
 const GENERATION_PLANS: usize = 512;
-/// Longer texts are not kept; clients rarely send them twice.
+/// How many bytes they take at most, as far as is known: tables do not count.
+const GENERATION_BYTES: usize = 16 << 20;
+/// Longer texts are not kept; they are not sent twice.
 const LONGEST_TEXT: usize = 16 << 10;
 
 type Key = (Box<str>, Box<[Option<TypeId>]>);
@@ -31,7 +33,9 @@ pub(crate) struct PlanCache {
 struct Generations {
     young: HashMap<Key, Arc<Plan>>,
     old: HashMap<Key, Arc<Plan>>,
-    /// The newest committed catalog version that the cache has seen. Plans of older ones are not kept.
+    /// What the young ones take.
+    young_bytes: usize,
+    /// The newest catalog that was committed, as far as the cache has been told. Plans of older ones are not kept.
     catalog_version: u64,
 }
 
@@ -55,7 +59,7 @@ impl PlanCache {
 
     /// Keeps a plan.
     pub fn put(&self, text: &str, types: &[Option<TypeId>], plan: Arc<Plan>) {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > LONGEST_TEXT || plan.memory() > GENERATION_BYTES / 4 {
             return;
         }
         let mut generations = self.generations.lock();
@@ -77,7 +81,8 @@ impl PlanCache {
         let Generations { young, old, .. } = &mut *generations;
         let others = |_: &Key, plan: &mut Arc<Plan>| plan.catalog_version != catalog_version;
         let gone: Vec<(Key, Arc<Plan>)> = young.extract_if(others).chain(old.extract_if(others)).collect();
-        // Tables may be freed with them, which takes time.
+        generations.young_bytes = generations.young.iter().map(|(key, plan)| bytes(key, plan)).sum();
+        // Tables may go with them, which takes its time.
         drop(generations);
         drop(gone);
     }
@@ -90,6 +95,17 @@ impl PlanCache {
         plans.all(|plan| plan.catalog_version == catalog_version)
     }
 
+    /// What they take.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let generations = self.generations.lock();
+        let all = |plans: &HashMap<Key, Arc<Plan>>| -> usize {
+            plans.iter().map(|(key, plan)| bytes(key, plan)).sum()
+        };
+        assert_eq!(generations.young_bytes, all(&generations.young));
+        all(&generations.young) + all(&generations.old)
+    }
+
     /// How many plans there are.
     #[cfg(test)]
     pub fn len(&self) -> usize {
@@ -100,9 +116,20 @@ impl PlanCache {
 
 impl Generations {
     fn put(&mut self, key: Key, plan: Arc<Plan>) {
-        if self.young.len() >= GENERATION_PLANS {
-            self.old = std::mem::take(&mut self.young);
+        let more = bytes(&key, &plan);
+        if self.young.len() >= GENERATION_PLANS || self.young_bytes + more > GENERATION_BYTES {
+            (self.old, self.young_bytes) = (std::mem::take(&mut self.young), 0);
         }
+        // One that can no longer be used is replaced.
+        if let Some(before) = self.young.get(&key) {
+            self.young_bytes -= bytes(&key, before);
+        }
+        self.young_bytes += more;
         self.young.insert(key, plan);
     }
+}
+
+/// About how many bytes a plan takes with its key.
+fn bytes((text, types): &Key, plan: &Plan) -> usize {
+    plan.memory() + text.len() + size_of_val(&**types)
 }

@@ -41,8 +41,6 @@ pub enum Execution {
     Short {
         /// The number of changed rows; `None` for a query.
         count: Option<u64>,
-        /// Rows of the result.
-        rows: usize,
     },
     /// It has run as pipelines.
     Pipelines(Executed),
@@ -56,6 +54,11 @@ pub struct Prepared {
 
 /// The memory budget that all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
+
+/// How many bytes of their memory the queries of the process have in use.
+pub fn query_memory_used() -> u64 {
+    BUDGET.used()
+}
 
 impl Prepared {
     /// Prepares a query or a row change.
@@ -161,7 +164,12 @@ impl Prepared {
         }
     }
 
-    /// Whether it touches few rows, as far as is known before it runs.
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.prepared.memory()
+    }
+
+    /// Whether it touches few rows, as far as that is known before it runs.
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
     }
@@ -186,7 +194,7 @@ impl Prepared {
         if options.allows_short()
             && let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)?
         {
-            return Ok(Execution::Short { count: done.count, rows: done.rows });
+            return Ok(Execution::Short { count: done.count });
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let (surroundings, options) = (Arc::new(surroundings), run_options(options));
@@ -411,7 +419,7 @@ pub(crate) fn surroundings(
     }
 }
 
-/// A buffer for the rows of a result.
+/// A place to keep the rows of a result, in the budget of all queries.
 pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
     KeptRows::new(columns, &run_options(options))
 }
