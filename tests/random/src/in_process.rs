@@ -261,6 +261,7 @@ fn relation(table: &Table, place: usize) -> Relation {
             expressions: Vec::new(),
             is_primary,
             is_deferrable: false,
+            nulls_not_distinct: false,
             condition: None,
         })
     };
