@@ -55,6 +55,12 @@ impl Counted {
     pub fn bytes(&self) -> usize {
         self.bytes
     }
+
+    /// Counts so much from now on.
+    pub fn set(&mut self, bytes: usize) {
+        self.budget.add(self.what, bytes as i64 - self.bytes as i64);
+        self.bytes = bytes;
+    }
 }
 
 impl Drop for Counted {

@@ -16,13 +16,14 @@ use firn_txn::catalog::{ConstraintDef, ConstraintKind, Oid, TableDef};
 use firn_txn::{Catalog, Check, Transaction};
 use firn_vector::Context;
 
-/// Defers the check that nothing references these keys.
-pub(super) fn defer(transaction: &mut Transaction, referrer: &Referrer, keys: Vec<GoneKey>) {
+/// Defers the check that nothing references these keys. 53200 if there is no memory for more checks.
+pub(super) fn defer(transaction: &mut Transaction, referrer: &Referrer, keys: Vec<GoneKey>) -> Result<()> {
     for key in keys {
         let encoded = referrer.encode_own(&key.old);
         let key = Arc::new(firn_txn::GoneKey { encoded, values: key.old.into() });
-        transaction.defer(Check::Key { constraint: referrer.constraint, key });
+        transaction.defer(Check::Key { constraint: referrer.constraint, key })?;
     }
+    Ok(())
 }
 
 /// Makes all deferred checks, before a transaction commits. 23503 or 23505 if one fails.

@@ -98,7 +98,7 @@ pub(super) fn finish(mut writer: Writer<'_>, context: &Context<'_>) -> Result<()
                 if let Some(later) = act(&mut writer, target, referrer, keys, &mut unreferenced, context)? {
                     let key = &writer.set.target(target).referrers[referrer];
                     match writer.transaction.defers(key.constraint, key.deferral) {
-                        true => deferred::defer(writer.transaction, key, later),
+                        true => deferred::defer(writer.transaction, key, later)?,
                         false => unreferenced.push((target, referrer, later)),
                     }
                 }

@@ -222,7 +222,7 @@ impl<'a> Writer<'a> {
             messages::explain_duplicate(error, table, value)
         })?;
         for position in 0..table.late_keys.len() {
-            self.look_for_shared_key(target, position, id, guard);
+            self.look_for_shared_key(target, position, id, guard)?;
         }
         for position in 0..table.references.len() {
             self.check_reference(target, position, id, row, false, guard)?;
@@ -292,7 +292,7 @@ impl<'a> Writer<'a> {
         let is_set = |column: &ColumnId| set_columns.contains(column);
         for position in 0..table.late_keys.len() {
             if table.late_keys[position].columns.iter().any(is_set) {
-                self.look_for_shared_key(target, position, id, guard);
+                self.look_for_shared_key(target, position, id, guard)?;
             }
         }
         for position in 0..table.references.len() {
@@ -379,24 +379,31 @@ impl<'a> Writer<'a> {
 
     /// Notes if a row that was just written shares a deferrable key, perhaps with a row that has left it or is about to: the end of
     /// the statement or of the transaction tests it.
-    fn look_for_shared_key(&mut self, target: usize, position: usize, row: RowId, guard: &Guard) {
+    fn look_for_shared_key(
+        &mut self,
+        target: usize,
+        position: usize,
+        row: RowId,
+        guard: &Guard,
+    ) -> Result<()> {
         let table = self.set.target(target);
         let key = &table.late_keys[position];
         let mut cells: Cells<'_> = SmallVec::from_elem(Cell::Null, key.columns.len());
         // Its own row: no other transaction can change it.
         let snapshot = self.transaction.snapshot();
         if !table.table.read(snapshot, row, &key.columns, &mut cells, guard) {
-            return;
+            return Ok(());
         }
         let mut encoded = KeyBuffer::new();
         key.index.encode(&cells, &mut encoded);
         if !self.transaction.shares_key(&table.table, &key.index, &encoded, row, guard) {
-            return;
+            return Ok(());
         }
-        match self.transaction.defers(key.constraint, key.deferral) {
-            true => self.transaction.defer(Check::Row { constraint: key.constraint, row }),
-            false => self.pending.push_back(Pending::SharedKey { target, key: position, row }),
+        if self.transaction.defers(key.constraint, key.deferral) {
+            return self.transaction.defer(Check::Row { constraint: key.constraint, row });
         }
+        self.pending.push_back(Pending::SharedKey { target, key: position, row });
+        Ok(())
     }
 
     /// Tests a foreign key of a row that was just written, or leaves that to the end of the statement or of the transaction.
@@ -418,8 +425,7 @@ impl<'a> Writer<'a> {
             return Ok(());
         }
         if self.transaction.defers(reference.constraint, reference.deferral) {
-            self.transaction.defer(Check::Row { constraint: reference.constraint, row: id });
-            return Ok(());
+            return self.transaction.defer(Check::Row { constraint: reference.constraint, row: id });
         }
         if reference.to_itself || by_action || self.has_several_changes {
             self.pending.push_back(Pending::Reference { target, reference: position, row: id });

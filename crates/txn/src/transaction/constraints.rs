@@ -3,6 +3,7 @@
 use super::Transaction;
 use crate::catalog::{Deferral, Oid};
 use crate::deferred::Check;
+use firn_base::Result;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
 
 impl Transaction {
@@ -34,9 +35,10 @@ impl Transaction {
         self.deferred.get_or_insert_default().set(constraints, deferred);
     }
 
-    /// Defers a check. It must be made before the transaction commits.
-    pub fn defer(&mut self, check: Check) {
-        self.deferred.get_or_insert_default().add(check);
+    /// Defers a check. It must be made before the transaction commits. 53200 if there is no memory for more: then the statement is to be
+    /// taken back.
+    pub fn defer(&mut self, check: Check) -> Result<()> {
+        self.deferred.get_or_insert_default().add(check, self.engine.memory())
     }
 
     /// Whether checks must be made before it can commit.
