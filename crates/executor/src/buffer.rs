@@ -1,5 +1,5 @@
 //! Rows that are kept in the order in which they came, to be read any number of times: of a source that is drained before a table
-//! changes, of RETURNING, and of sub-plans that are read more than once.
+//! changes, of RETURNING, of cursors and portals, and of sub-plans that are read more than once.
 //!
 //! Chunks stay in memory while the budget has room for them. Then all of them go to a temporary file, and later ones follow.
 
@@ -24,6 +24,13 @@ enum Part {
     Memory(Chunk),
     /// Where it lies in the file.
     File((u64, usize)),
+    /// It has been taken out.
+    Taken,
+}
+
+/// What a chunk is charged. Those of few rows cost more than their values.
+fn charge(chunk: &Chunk) -> usize {
+    chunk.memory() + size_of_val(chunk.vectors()) + size_of::<Part>()
 }
 
 impl RowBuffer {
@@ -69,7 +76,7 @@ impl RowBuffer {
         }
         self.rows += chunk.length() as u64;
         if self.file.is_none() {
-            match (self.account.add(chunk.memory()), &self.area) {
+            match (self.account.add(charge(&chunk)), &self.area) {
                 (Ok(()), _) => {
                     self.parts.push(Part::Memory(chunk));
                     return Ok(());
@@ -78,7 +85,7 @@ impl RowBuffer {
                 (Err(_), Some(area)) => self.file = Some(area.create()?),
             }
         }
-        let file = self.file.as_mut().expect("it has been made");
+        let file = self.file.as_ref().expect("it has been made");
         let mut image = Vec::new();
         let mut write = |chunk: &Chunk| {
             image.clear();
@@ -94,9 +101,19 @@ impl RowBuffer {
         self.account.set(0)
     }
 
-    /// A chunk by its number.
+    /// As [`RowBuffer::get`], for the last time.
+    pub fn take(&mut self, number: usize) -> Result<Chunk> {
+        let chunk = self.get(number)?;
+        if let Part::Memory(chunk) = std::mem::replace(&mut self.parts[number], Part::Taken) {
+            self.account.give_back(charge(&chunk));
+        }
+        Ok(chunk)
+    }
+
+    /// A chunk by its number. It has not been taken out.
     pub fn get(&self, number: usize) -> Result<Chunk> {
         match &self.parts[number] {
+            Part::Taken => panic!("chunk {number} has been taken out"),
             Part::Memory(chunk) => Ok(chunk.clone()),
             Part::File(place) => {
                 let image = self.file.as_ref().expect("it has been written").read(*place)?;
@@ -139,6 +156,33 @@ mod tests {
             assert!(budget.used() <= limit && (budget.used() == 0) == spills);
             drop(buffer);
             assert_eq!((budget.used(), area.used()), (0, 0));
+        }
+    }
+
+    /// Half of the chunks are taken out before there is no more room, the others afterwards.
+    #[test]
+    fn what_is_taken_out_takes_no_memory() {
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 20);
+        let budget = Budget::new(5_000);
+        let options = Options { spill: Some(area.clone()), ..Options::new(budget.clone()) };
+        let mut buffer = RowBuffer::new(vec![Representation::Int32], &options);
+        let chunk = |number: i32| {
+            let data = Data::Int32((0..100).map(|row| number * 100 + row).collect());
+            Chunk::new(100, vec![Vector::flat(Representation::Int32, data, None)])
+        };
+        let first = |chunk: Chunk| match chunk.vectors()[0].datum(0) {
+            Datum::Int32(value) => value,
+            other => panic!("{other:?}"),
+        };
+        for number in 0..100 {
+            buffer.push(chunk(number)).unwrap();
+            assert_eq!(first(buffer.take(number as usize).unwrap()), number * 100);
+        }
+        assert_eq!((budget.used(), area.written()), (0, 0));
+        (100..120).for_each(|number| buffer.push(chunk(number)).unwrap());
+        assert!(area.written() > 0 && budget.used() == 0);
+        for number in 100..120 {
+            assert_eq!(first(buffer.take(number).unwrap()), number as i32 * 100);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! a file    images, one after the other; where each begins, its writer knows
-//! an image  rows u32, then each column
+//! an image  rows u32, then each column: 1 if all rows have one value, which follows as a column of one row, else 0 and a column
 //! a column  1 if there are NULLs, then a bit a row; then by kind
 //!   fixed   the values, little-endian
 //!   strings a length of 4 bytes each, then all bytes
@@ -13,6 +13,7 @@
 //! Files have no names: nobody else can open one, and one is gone with its last user, however that ends.
 
 use crate::measures::Gauge;
+use crate::values::repeat;
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
 use firn_base::array::Dimension;
 use firn_base::disk::{Disk, DiskFile};
@@ -62,7 +63,7 @@ impl SpillArea {
     /// A new file.
     pub fn create(self: &Arc<Self>) -> Result<SpillFile> {
         let file = self.disk.create_temporary(&self.directory)?;
-        Ok(SpillFile { area: self.clone(), file, length: 0 })
+        Ok(SpillFile { area: self.clone(), file, length: AtomicU64::new(0) })
     }
 }
 
@@ -71,21 +72,21 @@ impl SpillArea {
 pub struct SpillFile {
     area: Arc<SpillArea>,
     file: Arc<dyn DiskFile>,
-    length: u64,
+    /// Relaxed: who is told where an image lies reads it.
+    length: AtomicU64,
 }
 
 impl SpillFile {
     /// Appends an image. Where it lies. 53400 if that is more than the session's files may hold, 53100 if the disk is full.
-    pub fn write(&mut self, image: &[u8]) -> Result<(u64, usize)> {
+    pub fn write(&self, image: &[u8]) -> Result<(u64, usize)> {
         let more = image.len() as u64;
         let before = self.area.used.fetch_add(more, Ordering::Relaxed);
         if before + more > self.area.limit {
             self.area.used.fetch_sub(more, Ordering::Relaxed);
             return Err(too_much(self.area.limit));
         }
-        let at = self.length;
         // Counted from now on, whether it is written or not.
-        self.length += more;
+        let at = self.length.fetch_add(more, Ordering::Relaxed);
         self.area.written.fetch_add(more, Ordering::Relaxed);
         if let Some(gauge) = Gauge::current() {
             gauge.add_spilled(more);
@@ -107,7 +108,7 @@ impl SpillFile {
 
 impl Drop for SpillFile {
     fn drop(&mut self) {
-        self.area.used.fetch_sub(self.length, Ordering::Relaxed);
+        self.area.used.fetch_sub(self.length.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -118,16 +119,27 @@ fn too_much(limit: u64) -> Error {
         .with_hint("Raise temp_file_limit, or let the query keep fewer rows at a time.")
 }
 
-/// Appends the image of rows of flat vectors.
+/// Appends the image of rows of vectors.
 pub fn write_rows(vectors: &[Vector], rows: usize, out: &mut Vec<u8>) {
     out.extend((rows as u32).to_le_bytes());
-    vectors.iter().for_each(|vector| write_vector(vector, out));
+    for vector in vectors {
+        let is_constant = vector.is_constant() && rows > 0;
+        out.push(u8::from(is_constant));
+        match is_constant {
+            true => write_vector(&vector.slice(0, 1), out),
+            false => write_vector(vector, out),
+        }
+    }
 }
 
 /// The rows of an image, which begins with them; it ends behind them.
 pub fn read_rows(representations: &[Representation], image: &mut &[u8]) -> (Vec<Vector>, usize) {
     let rows = number(image) as usize;
-    (representations.iter().map(|it| read_vector(*it, rows, image)).collect(), rows)
+    let vector = |representation: &Representation| match take(image, 1)[0] {
+        1 => repeat(&read_vector(*representation, 1, image), rows),
+        _ => read_vector(*representation, rows, image),
+    };
+    (representations.iter().map(vector).collect(), rows)
 }
 
 fn write_vector(vector: &Vector, out: &mut Vec<u8>) {
@@ -317,9 +329,11 @@ mod tests {
                 }
             }
         }
-        let vectors = [texts.finish(), arrays.finish(), numbers.finish(), flags.finish()];
+        let one = Vector::constant(Representation::Int64, Data::Int64(vec![7].into()), 100);
+        let null = Vector::null(Representation::Text, 100);
+        let vectors = [texts.finish(), one, arrays.finish(), null, numbers.finish(), flags.finish()];
         let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 20);
-        let mut file = area.create().unwrap();
+        let file = area.create().unwrap();
         let mut image = Vec::new();
         write_rows(&vectors, 100, &mut image);
         file.write(b"other").unwrap();
@@ -343,7 +357,7 @@ mod tests {
     #[test]
     fn temporary_files_have_a_limit() {
         let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 10);
-        let mut file = area.create().unwrap();
+        let file = area.create().unwrap();
         file.write(&[0; 8]).unwrap();
         assert_eq!(file.write(&[0; 3]).unwrap_err().state(), SqlState::new("53400"));
         drop(file);

@@ -26,7 +26,7 @@ pub mod kept;
 
 pub mod arrow;
 
-pub use kept::KeptRows;
+pub use kept::{KeptBytes, KeptRows};
 pub use prepared::{Done, Executed, Prepared, ResultColumn};
 pub use relations::{Found, NoRelations, Relations};
 pub use stream::{ResultChunk, Stream};

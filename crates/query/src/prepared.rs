@@ -341,7 +341,7 @@ impl Prepared {
     ) -> Result<Executed> {
         let mut values = Vec::new();
         if let Some(done) = self.execute_short(transaction, parameters, &surroundings, &mut values)? {
-            let rows = Stream::of_values(values, done.rows, self.columns.clone(), surroundings);
+            let rows = Stream::of_values(values, done.rows, self.columns.clone(), surroundings, options);
             return Ok(Executed { count: done.count, rows });
         }
         self.execute_pipelines(transaction, others, parameters, surroundings, options)
@@ -367,11 +367,11 @@ impl Prepared {
                 targets,
                 transaction,
                 parameters,
-                options,
+                options.clone(),
                 &context,
             )?
         };
-        let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings);
+        let rows = Stream::new(executed.rows, self.columns.clone(), self.registry, surroundings, options);
         Ok(Executed { count: executed.count, rows })
     }
 
@@ -387,7 +387,8 @@ impl Prepared {
     ) -> Result<Stream> {
         let sources = TransactionSources { transaction, held: &self.held, others };
         let reader = Reader { snapshot: transaction.snapshot(), transaction: Some(transaction) };
-        let rows = Rows::start(&self.program_for(&options)?, &sources, reader, parameters, options)?;
-        Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings))
+        let program = self.program_for(&options)?;
+        let rows = Rows::start(&program, &sources, reader, parameters, options.clone())?;
+        Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings, options))
     }
 }

@@ -1,11 +1,12 @@
 //! The rows of a statement that runs.
 
+use crate::kept::{KeptBytes, KeptRows};
 use crate::prepared::ResultColumn;
 use crate::surroundings::Surroundings;
 use firn_base::Result;
 use firn_base::sync::Arc;
-use firn_base::{Representation, Type, TypeId, Value};
-use firn_executor::Rows;
+use firn_base::{Cancel, Representation, Type, TypeId, Value};
+use firn_executor::{Options, Rows};
 use firn_executor::values::push;
 use firn_vector::builder::Builder;
 use firn_vector::kernel::{CallSite, Signature};
@@ -16,6 +17,8 @@ pub struct Stream {
     rows: Source,
     columns: Arc<[ResultColumn]>,
     surroundings: Arc<Surroundings>,
+    /// Where rows are kept.
+    options: Options,
     /// How the columns are written whose text depends on the session.
     writers: Vec<(usize, CallSite)>,
 }
@@ -68,6 +71,16 @@ impl ResultChunk {
         ResultChunk { values: Chunk::new(rows, vectors), texts: self.texts }
     }
 
+    /// The rows in reverse.
+    pub fn reversed(&self) -> ResultChunk {
+        let rows = self.rows();
+        let reversed = |vector: &Vector| vector.take((0..rows).rev());
+        ResultChunk {
+            values: Chunk::new(rows, self.values.vectors().iter().map(reversed).collect()),
+            texts: self.texts.iter().map(|(place, text)| (*place, reversed(text))).collect(),
+        }
+    }
+
     /// So many rows from one on.
     pub fn slice(&self, from: usize, length: usize) -> ResultChunk {
         let part = |vector: &Vector| vector.slice(from, length);
@@ -84,6 +97,7 @@ impl Stream {
         columns: Arc<[ResultColumn]>,
         registry: &Registry,
         surroundings: Arc<Surroundings>,
+        options: Options,
     ) -> Stream {
         let writer = |(place, column): (usize, &ResultColumn)| {
             let output = registry.function(registry.output(column.ty.id)?)?;
@@ -99,7 +113,7 @@ impl Stream {
             depends_on_session(column.ty).then(|| (place, output.call_site(signature)))
         };
         let writers = columns.iter().enumerate().filter_map(writer).collect();
-        Stream { rows: Source::Rows(Box::new(rows)), columns, surroundings, writers }
+        Stream { rows: Source::Rows(Box::new(rows)), columns, surroundings, options, writers }
     }
 
     /// Rows that are there: their values, row by row.
@@ -108,8 +122,25 @@ impl Stream {
         rows: usize,
         columns: Arc<[ResultColumn]>,
         surroundings: Arc<Surroundings>,
+        options: Options,
     ) -> Stream {
-        Stream { rows: Source::Values(values, rows), columns, surroundings, writers: Vec::new() }
+        Stream { rows: Source::Values(values, rows), columns, surroundings, options, writers: Vec::new() }
+    }
+
+    /// The same rows, which no cancel ends any more: the statement has done its work.
+    pub fn without_cancel(mut self) -> Stream {
+        self.surroundings = Arc::new(Surroundings { cancel: Cancel::new(), ..(*self.surroundings).clone() });
+        self
+    }
+
+    /// A place for its rows, on the account of its statement.
+    pub fn kept_rows(&self) -> KeptRows {
+        KeptRows::new(&self.columns, &self.options)
+    }
+
+    /// A place for what is made of its rows.
+    pub fn kept_bytes(&self) -> KeptBytes {
+        KeptBytes::new(&self.options)
     }
 
     /// Their columns.

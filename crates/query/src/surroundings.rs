@@ -8,6 +8,7 @@ use firn_vector::context::{Objects, Settings};
 use std::any::Any;
 
 /// What the calls of one statement may ask of it.
+#[derive(Clone)]
 pub struct Surroundings {
     /// When the statement began: microseconds since 1970-01-01 UTC.
     pub statement_time: i64,

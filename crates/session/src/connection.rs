@@ -25,7 +25,7 @@ use firn_base::{Error, Result, SqlState, TypeId, Value, clock};
 use firn_sql::activity::{Activity, State};
 use firn_sql::notifications::Notification;
 use firn_sql::parse::Parsed;
-use firn_sql::plan::{Changed, QueryEffect};
+use firn_sql::plan::QueryEffect;
 use firn_sql::query::{QueryOutput, check_deferred};
 use firn_sql::refused::refuse;
 use firn_sql::services::Services;
@@ -33,7 +33,7 @@ use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::Sources;
 use firn_sql::statement::ends_failed_block;
-use firn_sql::{Cancel, Column, RunOptions, cancelled, parse};
+use firn_sql::{Cancel, RunOptions, cancelled, parse};
 use firn_txn::{Isolation, TableWaitLimit, Ticket, Transaction, Waited};
 use std::any::Any;
 use std::collections::HashMap;
@@ -355,7 +355,7 @@ impl Connection {
     // Running.
 
     /// Runs a prepared statement of any kind. The remaining rows of an earlier statement stay valid (they borrow nothing):
-    /// inside a transaction they are read into memory first, outside they have a transaction of
+    /// inside a transaction they are read and kept first, outside they have a transaction of
     /// their own. Parameters are converted to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {
         let mut values = Vec::new();
@@ -571,7 +571,7 @@ impl Connection {
                 .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         let columns = prepared.columns.clone().expect("a query has columns");
-        Ok(Outcome::Rows(Rows::chunks(columns, "SELECT", changed.rows)))
+        Ok(Outcome::Rows(Rows::changed(columns, "SELECT", changed)))
     }
 
     pub(crate) fn run_change(
@@ -588,7 +588,7 @@ impl Connection {
                 .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         match &prepared.columns {
-            Some(columns) => Ok(Outcome::Rows(changed_rows(columns.clone(), verb, outcome))),
+            Some(columns) => Ok(Outcome::Rows(Rows::changed(columns.clone(), verb, outcome))),
             None => Ok(Outcome::Done(CommandTag { verb, rows: outcome.count })),
         }
     }
@@ -951,14 +951,5 @@ impl Drop for Connection {
     fn drop(&mut self) {
         self.leave_block();
         self.services.end_session();
-    }
-}
-
-/// The rows of a statement that has changed or locked rows.
-fn changed_rows(columns: Arc<[Column]>, verb: &'static str, changed: Changed) -> Rows {
-    let rows = Rows::chunks(columns, verb, changed.rows);
-    match changed.count {
-        Some(count) => rows.telling(count),
-        None => rows,
     }
 }

@@ -8,7 +8,7 @@ use crate::connection::{CommandTag, Connection, Outcome};
 use crate::database::Shared;
 use crate::errors::{internal_error, timed_out, with_table_of_constraint};
 use crate::new_file::NewFile;
-use crate::rows::{Drawing, Pieces, Reading, SharedStream};
+use crate::rows::{Drawing, KeptPieces, Pieces, Reading, SharedStream};
 use crate::timer::Alarm;
 use arrow_array::RecordBatch;
 use firn_base::stack;
@@ -20,7 +20,7 @@ use firn_sql::parse::Parsed;
 use firn_sql::query::check_deferred;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::tree::{self, CopyTarget, CopyValue, UtilityValue};
-use firn_sql::{RunOptions, cancelled, ddl};
+use firn_sql::{KeptBytes, RunOptions, cancelled, ddl};
 use firn_txn::{Savepoint, Transaction};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -290,9 +290,24 @@ struct OwnCopy {
 
 impl Pieces for CopyTo {
     type Piece = Vec<u8>;
+    type Kept = KeptBytes;
 
     fn next_piece(&mut self) -> Result<Option<Vec<u8>>> {
         CopyTo::next_piece(self)
+    }
+
+    fn kept(&self) -> KeptBytes {
+        CopyTo::kept(self)
+    }
+}
+
+impl KeptPieces<Vec<u8>> for KeptBytes {
+    fn keep(&mut self, piece: Vec<u8>) -> Result<()> {
+        self.push(piece)
+    }
+
+    fn take_first(&mut self) -> Result<Option<Vec<u8>>> {
+        self.take()
     }
 }
 

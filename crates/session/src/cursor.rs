@@ -4,17 +4,20 @@
 //! it has read. As in PostgreSQL, a cursor that was declared neither SCROLL nor NO SCROLL may, unless its query locks rows. It
 //! keeps at most [`MOST_KEPT_BYTES`] and then only moves forward, so that a client that reads a large result once does not
 //! fill the memory with it.
+//!
+//! Kept rows are charged to the memory budget of queries, and written to a temporary file when that has no room. FETCH returns a part
+//! of them, which is read while the client reads it; a cursor that only moves forward keeps the rows of a FETCH for that. MOVE keeps
+//! no rows.
 
 use crate::Column;
 use crate::rows::Rows;
-use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, Value, clock};
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{Cancel, Error, Result, SqlState, Value, clock};
 use firn_sql::named::NamedCursor;
 use firn_sql::query::kept_rows;
 use firn_sql::tree::{DeclareCursor, FetchDirection};
-use firn_sql::{KeptRows, RowChunk, RunOptions};
+use firn_sql::{KeptRows, ResultChunk, RowChunk, RunOptions};
 use firn_txn::catalog::Oid;
-use std::collections::VecDeque;
 
 /// How many bytes of rows a cursor keeps that was not declared SCROLL.
 const MOST_KEPT_BYTES: usize = 16 << 20;
@@ -37,29 +40,69 @@ pub(crate) struct Cursor {
     /// Whether it outlives the block that it was declared in: the block has committed, or there was none.
     pub kept: bool,
     listed: NamedCursor,
+    options: RunOptions,
 }
 
 /// How a cursor treats the rows that it has read.
 enum Passed {
     /// All rows that were read are kept; if the cursor was not declared SCROLL, only up to a limit of memory.
-    Kept { rows: Box<KeptRows>, is_limited: bool },
+    Kept { rows: Arc<Mutex<KeptRows>>, is_limited: bool },
     /// The rows before the current one are dropped.
     Gone {
-        /// Rows that were read and not fetched.
-        pending: VecDeque<RowChunk>,
+        /// Rows that were kept until the limit was reached, and that were not fetched.
+        kept: Option<Fetched>,
+        /// Behind those: rows that were read and not fetched.
+        rest: Option<RowChunk>,
         /// The row that was fetched last, if the cursor is over a table.
         last: Option<RowChunk>,
     },
 }
 
-impl Passed {
-    fn gone(pending: VecDeque<RowChunk>) -> Passed {
-        Passed::Gone { pending, last: None }
-    }
+/// A part of the rows that a cursor has kept. They do not change when the cursor moves.
+pub(crate) struct Fetched {
+    rows: Arc<Mutex<KeptRows>>,
+    /// The numbers of the rows that are left, from 0 on.
+    from: u64,
+    to: u64,
+    /// Whether the last row comes first.
+    is_backward: bool,
+    /// Whether the last column is left out.
+    has_row_id: bool,
+    cancel: Cancel,
 }
 
-/// Rows and how many they are.
-type Taken = (VecDeque<RowChunk>, u64);
+impl Fetched {
+    /// The next rows.
+    pub fn next(&mut self) -> Result<Option<RowChunk>> {
+        self.cancel.check()?;
+        let chunk = match self.is_backward {
+            false => self.next_of(u64::MAX)?,
+            true => {
+                let chunk = self.rows.lock().last_of(self.from, self.to)?;
+                self.to -= chunk.as_ref().map_or(0, |chunk| chunk.rows() as u64);
+                chunk.map(|chunk| chunk.reversed())
+            }
+        };
+        let shown = |chunk: ResultChunk| match self.has_row_id {
+            true => chunk.without_last_column(),
+            false => chunk,
+        };
+        Ok(chunk.map(shown).map(RowChunk::Vectors))
+    }
+
+    /// The next rows, with all their columns, at most so many.
+    fn next_of(&mut self, most: u64) -> Result<Option<ResultChunk>> {
+        let to = self.to.min(self.from.saturating_add(most));
+        let chunk = self.rows.lock().first_of(self.from, to)?;
+        self.from += chunk.as_ref().map_or(0, |chunk| chunk.rows() as u64);
+        Ok(chunk)
+    }
+
+    /// How many rows are left.
+    fn count(&self) -> u64 {
+        self.to - self.from
+    }
+}
 
 impl Cursor {
     /// A cursor before the first of the rows. `may_scroll` says whether its query could be read backward.
@@ -74,10 +117,10 @@ impl Cursor {
         let is_scrollable = declared.scroll || may_scroll && !declared.no_scroll;
         let passed = match is_scrollable {
             true => Passed::Kept {
-                rows: Box::new(kept_rows(rows.columns(), options)),
+                rows: Arc::new(Mutex::new(kept_rows(rows.columns(), options))),
                 is_limited: !declared.scroll,
             },
-            false => Passed::gone(VecDeque::new()),
+            false => Passed::Gone { kept: None, rest: None, last: None },
         };
         let listed = NamedCursor {
             text,
@@ -102,6 +145,7 @@ impl Cursor {
             hold: declared.with_hold,
             kept: false,
             listed,
+            options: options.clone(),
         }
     }
 
@@ -122,7 +166,7 @@ impl Cursor {
         }
         let row = match &self.passed {
             Passed::Kept { rows, .. } => {
-                rows.slice(self.position - 1, self.position)?.pop().map(RowChunk::Vectors)
+                rows.lock().first_of(self.position - 1, self.position)?.map(RowChunk::Vectors)
             }
             Passed::Gone { last, .. } => last.clone(),
         };
@@ -145,48 +189,53 @@ impl Cursor {
     }
 
     /// The rows of FETCH. 55000 if it would have to go backward and cannot.
-    pub fn fetch(&mut self, direction: FetchDirection) -> Result<Taken> {
-        let (mut chunks, rows) = self.go(direction)?;
-        if self.table.is_some() {
-            let own = |chunk: RowChunk| {
-                RowChunk::Vectors(chunk.into_vectors(self.rows.columns()).without_last_column())
-            };
-            chunks = chunks.into_iter().map(own).collect();
-        }
-        Ok((chunks, rows))
+    pub fn fetch(&mut self, direction: FetchDirection) -> Result<Fetched> {
+        self.go(direction, true)
     }
 
-    fn go(&mut self, direction: FetchDirection) -> Result<Taken> {
+    /// How many rows MOVE passes that FETCH would give.
+    pub fn move_by(&mut self, direction: FetchDirection) -> Result<u64> {
+        match direction {
+            // It stays where it is, so that it need not go backward.
+            FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
+                Ok(u64::from(self.is_on_row()))
+            }
+            direction => Ok(self.go(direction, false)?.count()),
+        }
+    }
+
+    /// The rows of FETCH. If they are not `wanted`, only their count is right.
+    fn go(&mut self, direction: FetchDirection, wanted: bool) -> Result<Fetched> {
         match direction {
             FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
                 if self.is_on_row() {
                     self.backward(Some(1))?;
-                    return self.forward(Some(1));
+                    return self.forward(Some(1), wanted);
                 }
-                Ok((VecDeque::new(), 0))
+                Ok(self.nothing())
             }
-            FetchDirection::Forward(count @ 1..) => self.forward(Some(count as u64)),
+            FetchDirection::Forward(count @ 1..) => self.forward(Some(count as u64), wanted),
             FetchDirection::Forward(count) => self.backward(Some(u64::from(count.unsigned_abs()))),
             FetchDirection::Backward(count @ 1..) => self.backward(Some(count as u64)),
-            FetchDirection::Backward(count) => self.forward(Some(u64::from(count.unsigned_abs()))),
-            FetchDirection::ForwardAll => self.forward(None),
+            FetchDirection::Backward(count) => self.forward(Some(u64::from(count.unsigned_abs())), wanted),
+            FetchDirection::ForwardAll => self.forward(None, wanted),
             FetchDirection::BackwardAll => self.backward(None),
             FetchDirection::Absolute(0) => {
                 self.rewind()?;
-                Ok((VecDeque::new(), 0))
+                Ok(self.nothing())
             }
             FetchDirection::Absolute(number @ 1..) => {
                 let before = number as u64 - 1;
                 let passed = self.position + u64::from(self.is_past_end);
                 match before.checked_sub(passed) {
                     Some(0) => {}
-                    Some(more) => drop(self.forward(Some(more))?),
+                    Some(more) => drop(self.forward(Some(more), false)?),
                     None => drop(self.backward(Some(passed - before))?),
                 }
-                self.forward(Some(1))
+                self.forward(Some(1), wanted)
             }
             FetchDirection::Absolute(number) => {
-                self.forward(None)?;
+                self.forward(None, false)?;
                 match u64::from(number.unsigned_abs()) - 1 {
                     0 => {}
                     more => drop(self.backward(Some(more))?),
@@ -195,9 +244,9 @@ impl Cursor {
             }
             FetchDirection::Relative(count @ 1..) => {
                 if count > 1 {
-                    self.forward(Some(count as u64 - 1))?;
+                    self.forward(Some(count as u64 - 1), false)?;
                 }
-                self.forward(Some(1))
+                self.forward(Some(1), wanted)
             }
             FetchDirection::Relative(count) => {
                 if count < -1 {
@@ -208,51 +257,56 @@ impl Cursor {
         }
     }
 
-    /// How many rows MOVE passes that FETCH would return.
-    pub fn move_by(&mut self, direction: FetchDirection) -> Result<u64> {
-        match direction {
-            // It does not move, and so need not go backward.
-            FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
-                Ok(u64::from(self.is_on_row()))
-            }
-            direction => Ok(self.go(direction)?.1),
-        }
-    }
-
     fn is_on_row(&self) -> bool {
         self.position > 0 && !self.is_past_end
     }
 
+    /// Some of the rows that are kept.
+    fn part(&self, rows: &Arc<Mutex<KeptRows>>, from: u64, to: u64) -> Fetched {
+        Fetched {
+            rows: rows.clone(),
+            from,
+            to,
+            is_backward: false,
+            has_row_id: self.table.is_some(),
+            cancel: self.options.cancel.clone(),
+        }
+    }
+
+    /// No rows.
+    fn nothing(&self) -> Fetched {
+        self.part(&Arc::new(Mutex::new(self.place())), 0, 0)
+    }
+
+    /// A place for rows.
+    fn place(&self) -> KeptRows {
+        kept_rows(self.rows.columns(), &self.options)
+    }
+
     /// The next rows, all of them without a count.
-    fn forward(&mut self, count: Option<u64>) -> Result<Taken> {
+    fn forward(&mut self, count: Option<u64>, wanted: bool) -> Result<Fetched> {
         if self.is_past_end || count == Some(0) {
-            return Ok((VecDeque::new(), 0));
+            return Ok(self.nothing());
         }
         let end = count.map(|count| self.position.saturating_add(count));
         while let Passed::Kept { rows, .. } = &self.passed
             && !self.is_drained
-            && end.is_none_or(|end| rows.rows() < end)
+            && end.is_none_or(|end| rows.lock().rows() < end)
         {
+            self.options.cancel.check()?;
             self.keep_next()?;
         }
-        let (chunks, rows): Taken = match &mut self.passed {
-            Passed::Kept { rows: kept, .. } => {
-                let last = end.map_or(kept.rows(), |end| end.min(kept.rows()));
-                let chunks = kept.slice(self.position, last)?;
-                (chunks.into_iter().map(RowChunk::Vectors).collect(), last - self.position)
+        let fetched = match &self.passed {
+            Passed::Kept { rows, .. } => {
+                let all = rows.lock().rows();
+                self.part(rows, self.position, end.map_or(all, |end| end.min(all)))
             }
-            Passed::Gone { .. } => self.take(count)?,
+            Passed::Gone { .. } => self.take(count, wanted)?,
         };
+        let rows = fetched.count();
         self.position += rows;
         self.is_past_end = count.is_none_or(|count| rows < count);
-        if let Passed::Gone { last, .. } = &mut self.passed
-            && self.table.is_some()
-            && let Some(chunk) = chunks.back()
-        {
-            let width = self.rows.columns().len();
-            *last = Some(chunk.clone().split(chunk.rows(width) - 1, width).1);
-        }
-        Ok((chunks, rows))
+        Ok(fetched)
     }
 
     /// Reads some more rows to be kept.
@@ -261,67 +315,78 @@ impl Cursor {
             self.is_drained = true;
             return Ok(());
         };
-        let Passed::Kept { rows, is_limited } = &mut self.passed else { unreachable!("they are kept") };
-        let full = match rows.push(chunk.clone().into_vectors(self.rows.columns())) {
-            Ok(()) => *is_limited && rows.bytes() > MOST_KEPT_BYTES,
-            Err(error) if !*is_limited => return Err(error),
-            Err(_) => {
-                let pending = rows.slice(self.position, rows.rows())?.into_iter().map(RowChunk::Vectors);
-                self.passed = Passed::gone(pending.chain(std::iter::once(chunk)).collect());
-                return Ok(());
-            }
+        let chunk = chunk.into_vectors(self.rows.columns());
+        let Passed::Kept { rows, is_limited } = &self.passed else { unreachable!("they are kept") };
+        let (is_limited, mut kept) = (*is_limited, rows.lock());
+        let rest = match kept.push(chunk.clone()) {
+            Ok(()) if !is_limited || kept.bytes() <= MOST_KEPT_BYTES => return Ok(()),
+            Ok(()) => None,
+            Err(error) if !is_limited => return Err(error),
+            Err(_) => Some(RowChunk::Vectors(chunk)),
         };
-        if full {
-            let pending = rows.slice(self.position, rows.rows())?;
-            self.passed = Passed::gone(pending.into_iter().map(RowChunk::Vectors).collect());
-        }
+        let all = kept.rows();
+        drop(kept);
+        let kept = Some(self.part(rows, self.position, all));
+        self.passed = Passed::Gone { kept, rest, last: None };
         Ok(())
     }
 
-    /// The next rows, of a cursor that keeps none.
-    fn take(&mut self, count: Option<u64>) -> Result<Taken> {
-        let width = self.rows.columns().len();
-        let Passed::Gone { pending, .. } = &mut self.passed else { unreachable!("they are not kept") };
-        let mut taken = VecDeque::new();
-        let mut rows = 0;
+    /// The next rows of those that are not kept.
+    fn take(&mut self, count: Option<u64>, wanted: bool) -> Result<Fetched> {
+        let (mut taken, mut rows) = (self.place(), 0);
         while count.is_none_or(|count| rows < count) {
-            let chunk = match pending.pop_front() {
-                Some(chunk) => chunk,
-                None => match self.rows.next_chunk()? {
-                    Some(chunk) => chunk,
-                    None => break,
-                },
-            };
-            let wanted = count.map_or(usize::MAX, |count| (count - rows) as usize);
-            let length = chunk.rows(width);
-            let (chunk, length) = match length > wanted {
-                true => {
-                    let (first, rest) = chunk.split(wanted, width);
-                    pending.push_front(rest);
-                    (first, wanted)
-                }
-                false => (chunk, length),
-            };
-            rows += length as u64;
-            taken.push_back(chunk);
+            self.options.cancel.check()?;
+            let Some(chunk) = self.take_next(count.map_or(u64::MAX, |count| count - rows))? else { break };
+            let chunk = chunk.into_vectors(self.rows.columns());
+            rows += chunk.rows() as u64;
+            if let Passed::Gone { last, .. } = &mut self.passed
+                && self.table.is_some()
+            {
+                *last = Some(RowChunk::Vectors(chunk.slice(chunk.rows() - 1, 1)));
+            }
+            if wanted {
+                taken.push(chunk)?;
+            }
         }
-        Ok((taken, rows))
+        Ok(self.part(&Arc::new(Mutex::new(taken)), 0, rows))
+    }
+
+    /// At most so many of the next rows that are not kept; `None` after the last ones.
+    fn take_next(&mut self, most: u64) -> Result<Option<RowChunk>> {
+        let Passed::Gone { kept, rest, .. } = &mut self.passed else { unreachable!("they are not kept") };
+        if let Some(left) = kept {
+            if let Some(chunk) = left.next_of(most)? {
+                return Ok(Some(RowChunk::Vectors(chunk)));
+            }
+            *kept = None;
+        }
+        let chunk = match rest.take() {
+            Some(chunk) => chunk,
+            None => match self.rows.next_chunk()? {
+                Some(chunk) => chunk,
+                None => return Ok(None),
+            },
+        };
+        let width = self.rows.columns().len();
+        if chunk.rows(width) as u64 <= most {
+            return Ok(Some(chunk));
+        }
+        let (first, others) = chunk.split(most as usize, width);
+        *rest = Some(others);
+        Ok(Some(first))
     }
 
     /// The rows before, in reverse, all of them without a count.
-    fn backward(&mut self, count: Option<u64>) -> Result<Taken> {
+    fn backward(&mut self, count: Option<u64>) -> Result<Fetched> {
         let Passed::Kept { rows: kept, .. } = &self.passed else { return Err(only_forward()) };
         // The number of the row before the current position.
         let before = if self.is_past_end { self.position } else { self.position.saturating_sub(1) };
         let rows = count.map_or(before, |count| count.min(before));
         let first = before - rows;
-        let mut chunks = VecDeque::new();
-        for chunk in kept.slice(first, before)?.into_iter().rev() {
-            chunks.extend((0..chunk.rows()).rev().map(|row| RowChunk::Vectors(chunk.slice(row, 1))));
-        }
+        let fetched = Fetched { is_backward: true, ..self.part(kept, first, before) };
         self.is_past_end = false;
         self.position = if count.is_some_and(|count| count <= rows) { first + 1 } else { 0 };
-        Ok((chunks, rows))
+        Ok(fetched)
     }
 
     /// Goes before the first row.

@@ -214,7 +214,7 @@ impl Connection {
     /// Runs one query whose rows are computed while they are read, so that a result of any size takes little memory.
     ///
     /// The rows borrow nothing. Outside a transaction they are read in one of their own. Inside one, the next statement first
-    /// reads what is left of them into memory.
+    /// reads what is left of them: into memory, or into a temporary file if there is not enough of it.
     ///
     /// ```
     /// # fn main() -> firn_session::Result<()> {

@@ -3,9 +3,11 @@
 //! Outside a transaction block rows own the transaction they are read in, so later statements of the
 //! connection do not affect them. Inside one they read in the block's transaction: when the connection runs another
 //! statement while rows are left, these are read ahead and kept, so that a portal or
-//! cursor sees the rows as of the start of its query. An error during that is kept as well: it is returned to the reader
+//! cursor sees the rows as of the start of its query. They are charged to the memory budget of queries, and written to
+//! a temporary file when that has no room. An error during that is kept as well: it is returned to the reader
 //! after the rows before it, and then the block fails.
 
+use crate::cursor::Fetched;
 use crate::timer::Alarm;
 use crate::values::{FromRow, check_columns};
 use crate::{Column, CommandTag};
@@ -13,12 +15,11 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
-use firn_sql::RowChunk;
-use firn_sql::Stream;
 use firn_sql::activity::{Activity, State};
+use firn_sql::plan::{Changed, ChangedRows};
 use firn_sql::services::Services;
+use firn_sql::{KeptRows, RowChunk, Stream};
 use firn_txn::Transaction;
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -40,8 +41,10 @@ pub struct Rows {
 enum Source {
     /// The values of a short result; empty once they have been read.
     Values(Vec<Value>),
-    /// The rest of a result that is complete.
-    Chunks(VecDeque<RowChunk>),
+    /// The result of a statement that has ended; `None` once it has been read.
+    Finished(Box<Option<Stream>>),
+    /// The rows of a cursor that FETCH returns.
+    Fetched(Fetched),
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
     /// A stream in the connection's transaction.
@@ -136,16 +139,48 @@ impl StreamFailure {
 /// A result that is computed piece by piece.
 pub(crate) trait Pieces: Send {
     type Piece: Send;
+    /// Where pieces are kept that were read ahead.
+    type Kept: KeptPieces<Self::Piece>;
 
     /// The next one; `None` at the end.
     fn next_piece(&mut self) -> Result<Option<Self::Piece>>;
+
+    /// A place for pieces, on the account of the statement.
+    fn kept(&self) -> Self::Kept;
+}
+
+/// Pieces that were read ahead: charged, and in a temporary file if there is no memory for them.
+pub(crate) trait KeptPieces<P>: Send {
+    /// Appends one.
+    fn keep(&mut self, piece: P) -> Result<()>;
+
+    /// Takes out the first one.
+    fn take_first(&mut self) -> Result<Option<P>>;
 }
 
 impl Pieces for Stream {
     type Piece = RowChunk;
+    type Kept = KeptRows;
 
     fn next_piece(&mut self) -> Result<Option<RowChunk>> {
         Ok(self.next()?.map(RowChunk::Vectors))
+    }
+
+    fn kept(&self) -> KeptRows {
+        self.kept_rows()
+    }
+}
+
+impl KeptPieces<RowChunk> for KeptRows {
+    fn keep(&mut self, piece: RowChunk) -> Result<()> {
+        match piece {
+            RowChunk::Vectors(chunk) => self.push(chunk),
+            RowChunk::Values(_) => unreachable!("streams give vectors"),
+        }
+    }
+
+    fn take_first(&mut self) -> Result<Option<RowChunk>> {
+        Ok(self.take()?.map(RowChunk::Vectors))
     }
 }
 
@@ -159,8 +194,10 @@ pub(crate) struct SharedStream<P: Pieces> {
 
 struct SharedState<P: Pieces> {
     stream: Option<P>,
-    /// What was read ahead, an error at the end if it failed then.
-    ahead: VecDeque<Result<P::Piece>>,
+    /// What was read ahead.
+    ahead: Option<P::Kept>,
+    /// The error that ended the reading ahead: it is returned after those pieces.
+    failed_ahead: Option<Error>,
     /// The error for a reader once the transaction has ended.
     error: Option<Error>,
     alarm: Option<Alarm>,
@@ -178,7 +215,8 @@ impl<P: Pieces> SharedStream<P> {
     ) -> SharedStream<P> {
         let state = SharedState {
             stream: Some(stream),
-            ahead: VecDeque::new(),
+            ahead: None,
+            failed_ahead: None,
             error: None,
             alarm,
             drawn: false,
@@ -191,13 +229,26 @@ impl<P: Pieces> SharedStream<P> {
     pub fn next(&self) -> Result<Option<P::Piece>> {
         let mut state = self.state.lock();
         state.drawn = true;
-        let SharedState { stream, ahead, error, alarm, drawing, .. } = &mut *state;
-        let next = match ahead.pop_front() {
-            Some(piece) => piece.map(Some),
-            None => match error.take() {
-                Some(gone) => return Err(gone),
-                None => pull(stream, alarm),
-            },
+        let SharedState { stream, ahead, failed_ahead, error, alarm, drawing, .. } = &mut *state;
+        let kept = match ahead {
+            Some(kept) => kept.take_first(),
+            None => Ok(None),
+        };
+        let next = match kept {
+            Ok(Some(piece)) => Ok(Some(piece)),
+            // A temporary file cannot be read: there is nothing after that.
+            Err(error) => {
+                (*ahead, *stream) = (None, None);
+                Err(error)
+            }
+            Ok(None) => {
+                *ahead = None;
+                match (failed_ahead.take(), error.take()) {
+                    (Some(failed), _) => Err(failed),
+                    (None, Some(gone)) => return Err(gone),
+                    (None, None) => pull(stream, alarm),
+                }
+            }
         };
         if stream.is_none() {
             *drawing = None;
@@ -210,7 +261,7 @@ impl<P: Pieces> SharedStream<P> {
 
     /// The error that occurred when it was read ahead, if that has not been reported yet.
     fn failed_ahead(&self) -> Option<Error> {
-        self.state.lock().ahead.back().and_then(|last| last.as_ref().err().cloned())
+        self.state.lock().failed_ahead.clone()
     }
 }
 
@@ -239,9 +290,21 @@ pub(crate) trait Hold {
 impl<P: Pieces> InTransaction for SharedStream<P> {
     fn read_ahead(self: Arc<Self>) {
         let mut state = self.state.lock();
-        let SharedState { stream, ahead, alarm, .. } = &mut *state;
+        let SharedState { stream, ahead, failed_ahead, alarm, .. } = &mut *state;
+        if let Some(stream) = &*stream
+            && ahead.is_none()
+        {
+            *ahead = Some(stream.kept());
+        }
         while stream.is_some() && Arc::strong_count(&self) > 1 {
-            ahead.extend(pull(stream, alarm).transpose());
+            let kept = pull(stream, alarm).and_then(|piece| match (piece, &mut *ahead) {
+                (Some(piece), Some(ahead)) => ahead.keep(piece),
+                _ => Ok(()),
+            });
+            if let Err(error) = kept {
+                *failed_ahead = Some(error);
+                (*stream, *alarm) = (None, None);
+            }
         }
         state.drawing = None;
     }
@@ -303,9 +366,19 @@ impl Rows {
         Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Values(values) }
     }
 
-    /// Rows that are complete, in pieces.
-    pub(crate) fn chunks(columns: Arc<[Column]>, verb: &'static str, chunks: VecDeque<RowChunk>) -> Rows {
-        Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Chunks(chunks) }
+    /// The rows of a statement that has changed or locked rows.
+    pub(crate) fn changed(columns: Arc<[Column]>, verb: &'static str, changed: Changed) -> Rows {
+        let source = match changed.rows {
+            ChangedRows::Values(values) => Source::Values(values),
+            ChangedRows::Kept(stream) => Source::Finished(Box::new(Some(stream))),
+        };
+        Rows { columns, verb, rows: 0, tag_rows: changed.count, is_binary: false, source }
+    }
+
+    /// The rows that FETCH returns.
+    pub(crate) fn fetched(columns: Arc<[Column]>, fetched: Fetched) -> Rows {
+        let source = Source::Fetched(fetched);
+        Rows { columns, verb: "FETCH", rows: 0, tag_rows: None, is_binary: false, source }
     }
 
     /// Sets whether they are of a cursor that was declared BINARY.
@@ -316,11 +389,6 @@ impl Rows {
     /// Whether a protocol whose client requests no format sends them in binary format: the rows of a cursor that was declared BINARY.
     pub fn are_binary(&self) -> bool {
         self.is_binary
-    }
-
-    /// Makes the command tag show this number of rows, however many are read.
-    pub(crate) fn telling(self, rows: u64) -> Rows {
-        Rows { tag_rows: Some(rows), ..self }
     }
 
     /// Rows of a stream in a transaction of its own.
@@ -377,7 +445,8 @@ impl Rows {
         let chunk = match &mut self.source {
             Source::Values(values) if values.is_empty() => None,
             Source::Values(values) => Some(RowChunk::Values(std::mem::take(values))),
-            Source::Chunks(chunks) => chunks.pop_front(),
+            Source::Finished(stream) => pull(stream, &mut None)?,
+            Source::Fetched(fetched) => fetched.next()?,
             Source::Shared(shared) => shared.next()?,
             Source::Own(own) => own.next()?,
         };

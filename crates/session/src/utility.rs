@@ -480,8 +480,8 @@ impl Connection {
             return Ok(Outcome::Done(CommandTag { verb: "MOVE", rows: Some(rows) }));
         }
         let (columns, is_binary) = (cursor.columns().clone(), cursor.is_binary());
-        let (chunks, _) = cursor.fetch(fetch.direction)?;
-        Ok(Outcome::Rows(Rows::chunks(columns, "FETCH", chunks).in_binary(is_binary)))
+        let fetched = cursor.fetch(fetch.direction)?;
+        Ok(Outcome::Rows(Rows::fetched(columns, fetched).in_binary(is_binary)))
     }
 
     /// Publishes the list of cursors to functions.

@@ -36,7 +36,7 @@ pub use firn_executor::SpillArea;
 pub use firn_executor::budget::{limit_query_memory, query_memory};
 pub use firn_query::arrow::data_type as arrow_type;
 pub use firn_query::arrow::schema as result_schema;
-pub use firn_query::{KeptRows, ResultChunk, Stream};
+pub use firn_query::{KeptBytes, KeptRows, ResultChunk, Stream};
 pub use firn_syntax::tree;
 pub use firn_vector::Datum;
 pub use plan::{Changed, Column, Plan, QueryEffect};

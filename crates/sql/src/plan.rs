@@ -5,7 +5,7 @@ use crate::files::FileVersions;
 use crate::options::ExplainOptions;
 use crate::parse::Parsed;
 use crate::query::{Execution, Prepared, QueryOutput};
-use crate::rows::{RowChunk, values_of_row};
+use crate::rows::values_of_row;
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use firn_base::stack::Tree;
@@ -16,7 +16,6 @@ use firn_plan::operator::LockStrength;
 use firn_query::Stream;
 use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
-use std::collections::VecDeque;
 
 /// A column of a result: its name, its type, and the column of a relation from which its values are taken.
 pub type Column = firn_query::ResultColumn;
@@ -70,7 +69,15 @@ pub struct Changed {
     /// The number of rows for the command tag; `None` to count the rows that are read.
     pub count: Option<u64>,
     /// The rows of RETURNING, or of the query.
-    pub rows: VecDeque<RowChunk>,
+    pub rows: ChangedRows,
+}
+
+/// The rows of a statement that changes or locks rows. They are all there and need no transaction.
+pub enum ChangedRows {
+    /// The values of a short statement, row by row.
+    Values(Vec<Value>),
+    /// Those that its pipelines have kept.
+    Kept(Stream),
 }
 
 impl Plan {
@@ -138,13 +145,11 @@ impl Plan {
     ) -> Result<Changed> {
         let mut values = Vec::new();
         match self.prepared.change(transaction, &self.facts, parameters, options, &mut values)? {
-            Execution::Short { count, rows } => {
-                let rows = (rows > 0).then_some(RowChunk::Values(values));
-                Ok(Changed { count, rows: rows.into_iter().collect() })
-            }
-            Execution::Pipelines(executed) => {
-                Ok(Changed { count: executed.count, rows: drained(executed.rows)? })
-            }
+            Execution::Short { count } => Ok(Changed { count, rows: ChangedRows::Values(values) }),
+            Execution::Pipelines(executed) => Ok(Changed {
+                count: executed.count,
+                rows: ChangedRows::Kept(executed.rows.without_cancel()),
+            }),
         }
     }
 
@@ -168,14 +173,6 @@ impl Plan {
     pub fn measures(&self) -> Arc<Measures> {
         Arc::new(Measures::of(self.prepared.plan()))
     }
-}
-
-fn drained(mut rows: Stream) -> Result<VecDeque<RowChunk>> {
-    let mut chunks = VecDeque::new();
-    while let Some(chunk) = rows.next()? {
-        chunks.push_back(RowChunk::Vectors(chunk));
-    }
-    Ok(chunks)
 }
 
 /// The values of EXECUTE's arguments, as those of the statement's parameters. The text of `parsed` contains the arguments.

@@ -15,7 +15,7 @@ use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Representation, Result, SqlState, TextStyle};
 use firn_load::CopyWriter;
 use firn_load::source::Packing;
-use firn_query::{ResultColumn, Stream};
+use firn_query::{KeptBytes, ResultColumn, Stream};
 use firn_syntax::tree::{CopySource, CopyTarget, Name, ObjectName, Statement};
 use firn_txn::Transaction;
 use firn_txn::catalog::TableDef;
@@ -110,6 +110,11 @@ impl CopyTo {
     /// How many rows have been written.
     pub fn rows(&self) -> u64 {
         self.progress.rows()
+    }
+
+    /// A place for pieces, on the account of the statement.
+    pub fn kept(&self) -> KeptBytes {
+        self.rows.kept_bytes()
     }
 
     /// The next bytes; `None` at the end.

@@ -40,8 +40,6 @@ pub enum Execution {
     Short {
         /// The number of changed rows; `None` for a query.
         count: Option<u64>,
-        /// Rows of the result.
-        rows: usize,
     },
     /// It has run as pipelines.
     Pipelines(Executed),
@@ -181,7 +179,7 @@ impl Prepared {
         if options.measures.is_none()
             && let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)?
         {
-            return Ok(Execution::Short { count: done.count, rows: done.rows });
+            return Ok(Execution::Short { count: done.count });
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
         let (surroundings, options) = (Arc::new(surroundings), run_options(options));
@@ -405,7 +403,7 @@ pub(crate) fn surroundings(
     }
 }
 
-/// A buffer for the rows of a result.
+/// A buffer for the rows of a result, charged to the budget of all queries.
 pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
     KeptRows::new(columns, &run_options(options))
 }
