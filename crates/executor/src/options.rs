@@ -1,6 +1,7 @@
 //! How a program is run.
 
 use crate::budget::Budget;
+use crate::expression::WIDE_BYTES;
 use crate::measures::Measures;
 use crate::spill::SpillArea;
 use firn_base::sync::Arc;
@@ -14,6 +15,8 @@ const ALONE: Duration = Duration::from_millis(1);
 pub struct Options {
     /// How many rows a vector has at most.
     pub vector_rows: usize,
+    /// How many bytes the values that an expression computes for a vector take at most, before the last one.
+    pub vector_bytes: usize,
     /// How many threads may work for one pipeline, the calling one among them.
     pub workers: usize,
     /// How long pipelines run on the calling thread before others take over.
@@ -29,10 +32,11 @@ pub struct Options {
 }
 
 impl Options {
-    /// Vectors of 2,048 rows and one worker.
+    /// Vectors of 2,048 rows and 16 MiB, and one worker.
     pub fn new(budget: Arc<Budget>) -> Options {
         Options {
             vector_rows: 2048,
+            vector_bytes: WIDE_BYTES,
             workers: 1,
             alone: ALONE,
             budget,

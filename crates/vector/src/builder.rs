@@ -89,6 +89,16 @@ impl Builder {
         self.length == 0
     }
 
+    /// About how many bytes its values take.
+    pub fn bytes(&self) -> usize {
+        match &self.column {
+            Column::Strings(strings, buffer) => strings.len() * size_of::<u128>() + buffer.len(),
+            Column::List { elements, starts, .. } => starts.len() * 2 * size_of::<u32>() + elements.bytes(),
+            Column::Record(fields) => fields.iter().flatten().map(|(_, field)| field.bytes()).sum(),
+            _ => self.length * size_of::<u64>(),
+        }
+    }
+
     /// Appends NULL.
     pub fn push_null(&mut self) {
         let length = self.length;

@@ -9,6 +9,7 @@ use firn_base::array::Dimension;
 use firn_base::sync::Arc;
 use firn_base::{Error, Representation, Result, SqlState};
 use firn_vector::builder::Builder;
+use firn_vector::kernel::Part;
 use firn_vector::lists::{Lists, Record, Shape};
 use firn_vector::numerics::Numerics;
 use firn_vector::selection::Rows;
@@ -21,12 +22,44 @@ pub(super) struct Evaluation<'a> {
     pub vectors: &'a [Vector],
     /// The operands of the CASEs around, the innermost last.
     pub operands: Vec<Vector>,
+    /// Which part of a chunk these are.
+    part: Part,
+    /// Whether it has ended because some results are too wide.
+    is_too_wide: bool,
 }
 
 /// What is known of a row while it is compared with the elements of its array, or looked up in a set.
 const OPEN: u8 = 0;
 const UNKNOWN: u8 = 1;
 const DECIDED: u8 = 2;
+
+impl<'a> Evaluation<'a> {
+    /// Evaluates something for a part of a chunk; `None` if results are too wide.
+    pub fn of_part(
+        scope: &'a Scope<'a>,
+        vectors: &'a [Vector],
+        part: Part,
+        evaluate: impl FnOnce(&mut Evaluation<'a>) -> Result<Vector>,
+    ) -> Result<Option<Vector>> {
+        let mut evaluation = Evaluation { scope, vectors, operands: Vec::new(), part, is_too_wide: false };
+        match evaluate(&mut evaluation) {
+            Err(_) if evaluation.is_too_wide => Ok(None),
+            result => result.map(Some),
+        }
+    }
+
+    /// The result of a call, unless it is too wide.
+    fn called(&mut self, result: Option<Vector>) -> Result<Vector> {
+        self.is_too_wide |= result.is_none();
+        result.ok_or_else(too_wide)
+    }
+}
+
+/// Nobody is told: the part is cut.
+#[cold]
+fn too_wide() -> Error {
+    Error::new(SqlState::OUT_OF_MEMORY, "the values of a vector are too wide")
+}
 
 impl Evaluation<'_> {
     pub fn expression(&mut self, expression: &mut Expression, rows: Rows<'_>) -> Result<Vector> {
@@ -41,7 +74,8 @@ impl Evaluation<'_> {
                 for argument in arguments {
                     vectors.push(self.expression(argument, rows)?);
                 }
-                site.vectors(self.scope.context, &vectors, rows)?
+                let result = site.vectors_of_part(self.scope.context, &vectors, rows, self.part)?;
+                self.called(result)?
             }
             Node::Chain(first, steps) => {
                 let mut left = self.expression(first, rows)?;
@@ -315,8 +349,7 @@ impl Evaluation<'_> {
             let elements = list.elements();
             let length = elements.len();
             let vectors = [elements];
-            let cast = Evaluation { scope: self.scope, vectors: &vectors, operands: Vec::new() }
-                .expression(cast, Rows::all(length))?;
+            let cast = cast.evaluate_on(self.scope, &vectors, Rows::all(length))?;
             let cast = converted(&cast, *element, Rows::all(length)).flatten(Rows::all(length));
             builder.push(Datum::List(firn_vector::lists::List::with_shape(&cast, list.shape())));
             Ok::<(), firn_base::Error>(())

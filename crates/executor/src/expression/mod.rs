@@ -9,17 +9,21 @@
 mod cells;
 mod compile;
 mod evaluate;
+mod parts;
 
 pub(crate) use cells::{CellConditions, CellExpression, CellScope, NoRow, Row, datum_of_cell};
 pub(crate) use compile::representation_of;
 pub use compile::{Compiler, Layout};
 pub(crate) use evaluate::converted;
+pub(crate) use parts::Cutter;
+pub use parts::WIDE_BYTES;
 
 use crate::keys::{KeyLayout, KeySet};
 use crate::values::repeat;
+use evaluate::Evaluation;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result, Type};
-use firn_vector::kernel::CallSite;
+use firn_vector::kernel::{CallSite, Part};
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Context, Data, Datum, Selection, Vector};
 
@@ -148,7 +152,23 @@ impl Expression {
 
     /// Its values in some rows of vectors.
     pub fn evaluate_on(&mut self, scope: &Scope<'_>, vectors: &[Vector], rows: Rows<'_>) -> Result<Vector> {
-        evaluate::Evaluation { scope, vectors, operands: Vec::new() }.expression(self, rows)
+        match &self.node {
+            Node::Column(position) => Ok(vectors[*position].clone()),
+            _ => parts::whole(self.representation, vectors, rows, |vectors, rows, part| {
+                Evaluation::of_part(scope, vectors, part, |evaluation| evaluation.expression(self, rows))
+            }),
+        }
+    }
+
+    /// Its values in the selected rows of a part of a chunk; `None` if they are too wide.
+    pub(crate) fn evaluate_part(
+        &mut self,
+        scope: &Scope<'_>,
+        chunk: &Chunk,
+        part: Part,
+    ) -> Result<Option<Vector>> {
+        let (vectors, rows) = (chunk.vectors(), chunk.rows());
+        Evaluation::of_part(scope, vectors, part, |evaluation| evaluation.expression(self, rows))
     }
 
     /// Its value without any columns, in a vector of one row.
@@ -175,6 +195,34 @@ impl Conditions {
 
     /// The rows for which all are TRUE: each is asked only for those that are left.
     pub fn select(&mut self, scope: &Scope<'_>, chunk: Chunk) -> Result<Chunk> {
+        let asked = |condition: &mut Expression, rows: Rows<'_>| {
+            condition.evaluate_on(scope, chunk.vectors(), rows).map(Some)
+        };
+        let selection = self.selected(&chunk, asked)?.expect("truths are not wide");
+        Ok(chunk.with_selection(selection))
+    }
+
+    /// As [`Conditions::select`], of a part of a chunk; `None` if what they compute is too wide.
+    pub(crate) fn select_part(
+        &mut self,
+        scope: &Scope<'_>,
+        chunk: &Chunk,
+        part: Part,
+    ) -> Result<Option<Chunk>> {
+        let asked = |condition: &mut Expression, rows: Rows<'_>| {
+            Evaluation::of_part(scope, chunk.vectors(), part, |evaluation| {
+                evaluation.expression(condition, rows)
+            })
+        };
+        Ok(self.selected(chunk, asked)?.map(|selection| chunk.clone().with_selection(selection)))
+    }
+
+    /// The selection of a chunk that is left; `None` if a condition comes to nothing.
+    fn selected(
+        &mut self,
+        chunk: &Chunk,
+        mut asked: impl FnMut(&mut Expression, Rows<'_>) -> Result<Option<Vector>>,
+    ) -> Result<Option<Option<Selection>>> {
         let mut selection = chunk.selection().cloned();
         for condition in &mut self.0 {
             let rows = match &selection {
@@ -184,21 +232,19 @@ impl Conditions {
             if rows.count() == 0 {
                 break;
             }
-            let truth = condition.evaluate_on(scope, chunk.vectors(), rows)?;
+            let Some(truth) = asked(condition, rows)? else { return Ok(None) };
             if let Some(positions) = positions_of_true(&truth, rows) {
                 selection = Some(Selection::new(positions));
             }
         }
-        Ok(chunk.with_selection(selection))
+        Ok(Some(selection))
     }
 
     /// The truth of all together in each selected row.
     pub fn truth(&mut self, scope: &Scope<'_>, chunk: &Chunk) -> Result<Vector> {
-        evaluate::Evaluation { scope, vectors: chunk.vectors(), operands: Vec::new() }.connect(
-            &mut self.0,
-            true,
-            chunk.rows(),
-        )
+        parts::whole(Representation::Boolean, chunk.vectors(), chunk.rows(), |vectors, rows, part| {
+            Evaluation::of_part(scope, vectors, part, |evaluation| evaluation.connect(&mut self.0, true, rows))
+        })
     }
 }
 

@@ -3,13 +3,13 @@
 //! It keeps its place: the row of its chunk, and the sets that have begun for it. A result gathers the input's columns by row, and
 //! the functions write theirs.
 
-use crate::expression::Expression;
+use crate::expression::{Cutter, Expression};
 use crate::pipeline::{Output, Stage, StagePlan, Work};
 use crate::template::Template;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_vector::builder::Builder;
-use firn_vector::kernel::{Call, Local, Set, SetKernel, Signature};
+use firn_vector::kernel::{Call, Local, Part, Set, SetKernel, Signature};
 use firn_vector::{Chunk, Datum, Vector};
 
 /// What is called.
@@ -41,13 +41,14 @@ pub struct FlatMapPlan {
 }
 
 impl StagePlan for FlatMapPlan {
-    fn start(&self, _: Work<'_>) -> Result<Box<dyn Stage>> {
+    fn start(&self, work: Work<'_>) -> Result<Box<dyn Stage>> {
         let begin =
             |call| Calling { call, arguments: Vec::new(), set: Progress::Ended, local: Local::default() };
         Ok(Box::new(FlatMap {
             calls: self.calls.copy().into_iter().map(begin).collect(),
             columns: self.columns.clone(),
             with_ordinality: self.with_ordinality,
+            cutter: Cutter::new(work),
             chunk: None,
             row: 0,
             ordinal: 0,
@@ -59,7 +60,8 @@ struct FlatMap {
     calls: Vec<Calling>,
     columns: Vec<usize>,
     with_ordinality: bool,
-    /// What it works on, compact.
+    /// What it gets, compact: it works on a part of that whose arguments are not too wide.
+    cutter: Cutter,
     chunk: Option<Chunk>,
     /// The row of it, and how many rows that has had; at the first one its sets have not begun.
     row: usize,
@@ -83,15 +85,13 @@ enum Progress {
 }
 
 impl Calling {
-    fn evaluate(&mut self, work: Work<'_>, chunk: &Chunk) -> Result<()> {
-        self.arguments = match &mut self.call.callee {
-            Callee::Set(_, _, arguments) => arguments
-                .iter_mut()
-                .map(|argument| argument.evaluate(&work.scope(), chunk))
-                .collect::<Result<_>>()?,
-            Callee::Scalar(scalar) => vec![scalar.evaluate(&work.scope(), chunk)?],
+    /// The arguments in a part of a chunk; `None` if they are too wide.
+    fn evaluate(&mut self, work: Work<'_>, chunk: &Chunk, part: Part) -> Result<Option<Vec<Vector>>> {
+        let arguments = match &mut self.call.callee {
+            Callee::Set(_, _, arguments) => &mut arguments[..],
+            Callee::Scalar(scalar) => std::slice::from_mut(scalar),
         };
-        Ok(())
+        arguments.iter_mut().map(|argument| argument.evaluate_part(&work.scope(), chunk, part)).collect()
     }
 
     fn begin(&mut self, work: Work<'_>, row: usize) -> Result<()> {
@@ -140,17 +140,19 @@ impl Calling {
 impl Stage for FlatMap {
     fn push(&mut self, work: Work<'_>, chunk: Chunk) -> Result<Output> {
         // Arguments that fail do so for rows that are there.
-        let chunk = chunk.compact();
-        for call in &mut self.calls {
-            call.evaluate(work, &chunk)?;
-        }
-        (self.chunk, self.row, self.ordinal) = (Some(chunk), 0, 0);
+        self.cutter.begin(chunk.compact());
         self.resume(work)
     }
 
     fn resume(&mut self, work: Work<'_>) -> Result<Output> {
-        let most = work.run.options.vector_rows;
-        let chunk = self.chunk.take().expect("it has a chunk");
+        let (most, most_bytes) = (work.run.options.vector_rows, work.run.options.vector_bytes);
+        let chunk = match self.chunk.take() {
+            Some(chunk) => chunk,
+            None => match self.next_part(work)? {
+                Some(chunk) => chunk,
+                None => return Ok(Output::None),
+            },
+        };
         let mut rows: Vec<usize> = Vec::with_capacity(most);
         let mut ordinals = Builder::new(Representation::Int64);
         let mut columns: Vec<Vec<Builder>> = self
@@ -158,7 +160,8 @@ impl Stage for FlatMap {
             .iter()
             .map(|call| call.call.representations.iter().map(|it| Builder::new(*it)).collect())
             .collect();
-        while rows.len() < most && self.row < chunk.length() {
+        let bytes = |columns: &[Vec<Builder>]| columns.iter().flatten().map(Builder::bytes).sum::<usize>();
+        while rows.len() < most && self.row < chunk.length() && bytes(&columns) < most_bytes {
             let row = self.row;
             if self.ordinal == 0 {
                 self.calls.iter_mut().try_for_each(|call| call.begin(work, row))?;
@@ -185,10 +188,33 @@ impl Stage for FlatMap {
             vectors.push(ordinals.finish());
         }
         let result = Chunk::new(rows.len(), vectors);
-        if self.row == chunk.length() {
-            return Ok(Output::Last(result));
+        if self.row < chunk.length() {
+            self.chunk = Some(chunk);
         }
-        self.chunk = Some(chunk);
-        Ok(Output::Some(result))
+        match self.chunk.is_none() && self.cutter.is_done() {
+            true => Ok(Output::Last(result)),
+            false => Ok(Output::Some(result)),
+        }
+    }
+}
+
+impl FlatMap {
+    /// The next part of what it has got, with the arguments of all calls.
+    fn next_part(&mut self, work: Work<'_>) -> Result<Option<Chunk>> {
+        let calls = &mut self.calls;
+        let part = self.cutter.next(|chunk, part| {
+            let arguments = calls.iter_mut().map(|call| call.evaluate(work, chunk, part));
+            let arguments: Option<Vec<Vec<Vector>>> = arguments.collect::<Result<_>>()?;
+            Ok(arguments.map(|all| {
+                let bytes = all.iter().flatten().map(Vector::memory).sum();
+                (all, bytes)
+            }))
+        })?;
+        let Some((chunk, arguments)) = part else { return Ok(None) };
+        for (call, arguments) in self.calls.iter_mut().zip(arguments) {
+            call.arguments = arguments;
+        }
+        (self.row, self.ordinal) = (0, 0);
+        Ok(Some(chunk))
     }
 }

@@ -10,3 +10,4 @@ mod spill;
 mod sql;
 mod support;
 mod tables;
+mod wide;

@@ -54,7 +54,7 @@ pub use arguments::{Argument, Arguments, Rest};
 pub use errors::Errors;
 pub use outcome::{Any, Bytes, Outcome, Output, Overflow, Text, TooLarge};
 pub use set::{Set, SetKernel};
-pub use site::CallSite;
+pub use site::{CallSite, Part};
 pub use slot::Slot;
 
 /// The body of a scalar function.
@@ -114,12 +114,28 @@ pub struct Call<'c> {
     pub bytes: Vec<u8>,
     /// A result of a type that only the signature knows is put here.
     pub value: Slot,
+    /// How many bytes the results of a vector may take before the last one. With more it ends early.
+    pub(crate) most_bytes: usize,
+    /// Whether it has ended early for that.
+    pub(crate) is_too_wide: bool,
 }
+
+/// How many bytes the results of a vector may take that is not evaluated in [parts](Part).
+const MOST_BYTES: usize = 1 << 29;
 
 impl<'c> Call<'c> {
     /// A call with empty buffers.
     pub fn new(context: &'c Context<'c>, signature: &'c Signature, local: &'c mut Local) -> Call<'c> {
-        Call { context, signature, local, text: String::new(), bytes: Vec::new(), value: Slot::new() }
+        Call {
+            context,
+            signature,
+            local,
+            text: String::new(),
+            bytes: Vec::new(),
+            value: Slot::new(),
+            most_bytes: MOST_BYTES,
+            is_too_wide: false,
+        }
     }
 }
 

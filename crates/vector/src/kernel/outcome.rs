@@ -113,8 +113,14 @@ pub trait Output: Sized + 'static {
     /// A vector of so many rows, which are written in rising order, each at most once.
     fn column(representation: Representation, length: usize) -> Self::Column;
 
-    /// Whether results are bytes that a buffer of the call collects.
-    const COLLECTS_BYTES: bool = false;
+    /// Whether results may be of any size.
+    const IS_WIDE: bool = false;
+
+    /// How many bytes the results of the rows before take, if they [may be of any size](Output::IS_WIDE).
+    #[inline]
+    fn bytes(_: &Self::Column, _: &Call<'_>) -> usize {
+        0
+    }
 
     /// Before a call.
     fn mark(call: &Call<'_>) -> Self::Mark;
@@ -320,8 +326,12 @@ pub struct Text;
 impl Output for Text {
     type Column = StringBuilder;
     type Mark = usize;
-    const COLLECTS_BYTES: bool = true;
+    const IS_WIDE: bool = true;
 
+    #[inline]
+    fn bytes(_: &StringBuilder, call: &Call<'_>) -> usize {
+        call.text.len()
+    }
     fn accepts(representation: Representation) -> bool {
         matches!(representation, Representation::Text | Representation::PaddedText)
     }
@@ -355,8 +365,12 @@ pub struct Bytes;
 impl Output for Bytes {
     type Column = StringBuilder;
     type Mark = usize;
-    const COLLECTS_BYTES: bool = true;
+    const IS_WIDE: bool = true;
 
+    #[inline]
+    fn bytes(_: &StringBuilder, call: &Call<'_>) -> usize {
+        call.bytes.len()
+    }
     fn accepts(representation: Representation) -> bool {
         representation == Representation::Bytes
     }
@@ -391,7 +405,12 @@ impl Output for Any {
     type Column = Builder;
     type Mark = ();
     const MAY_BE_NULL: bool = true;
+    const IS_WIDE: bool = true;
 
+    #[inline]
+    fn bytes(column: &Builder, _: &Call<'_>) -> usize {
+        column.bytes()
+    }
     fn is_null(&self, call: &Call<'_>) -> bool {
         call.value.get().is_null()
     }

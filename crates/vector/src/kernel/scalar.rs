@@ -110,7 +110,8 @@ pub(crate) fn run<A: Arguments, O: Outcome>(
     let columns = A::columns(arguments);
     let mut out = O::Value::column(representation, length);
     rows.try_each(|row| {
-        if O::Value::COLLECTS_BYTES && call.text.len() + call.bytes.len() > MOST_BYTES {
+        if O::Value::IS_WIDE && O::Value::bytes(&out, call) > call.most_bytes {
+            call.is_too_wide = true;
             return Err(too_wide());
         }
         let mark = O::Value::mark(call);
@@ -133,13 +134,10 @@ pub(crate) fn run<A: Arguments, O: Outcome>(
     Ok(Vector::flat(representation, data, nulls.finish(length)))
 }
 
-/// How many bytes the strings of a vector may have before its last one.
-const MOST_BYTES: usize = 1 << 29;
-
 #[cold]
 fn too_wide() -> Error {
     Error::new(SqlState::OUT_OF_MEMORY, "out of memory")
-        .with_detail("the query needs more memory than it may use: its strings are too long.")
+        .with_detail("the query needs more memory than it may use: its values are too long.")
 }
 
 /// The selected rows that are valid.
