@@ -29,6 +29,7 @@ pub mod partitions;
 pub mod pipeline;
 mod pool;
 pub mod run;
+mod seen;
 pub mod spill;
 mod template;
 mod timed;

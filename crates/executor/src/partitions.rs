@@ -35,7 +35,7 @@ pub struct Partitions {
     /// No keys, of the layout of those that are kept beside the rows, if they are.
     keys: Option<Keys>,
     block_rows: usize,
-    file: SpillFile,
+    file: Arc<SpillFile>,
     parts: Vec<Part>,
 }
 
@@ -74,7 +74,7 @@ impl Partitions {
         };
         let parts = (0..PARTS).map(part).collect();
         let block_rows = block_rows.clamp(1, BLOCK_ROWS);
-        Ok(Partitions { level, file: area.create()?, parts, representations, keys, block_rows })
+        Ok(Partitions { level, file: Arc::new(area.create()?), parts, representations, keys, block_rows })
     }
 
     /// Adds rows of vectors of one length, each with the hash of its key.
@@ -142,6 +142,21 @@ impl Partitions {
         Ok(())
     }
 
+    /// The rows of a part so far. More may be added to it.
+    pub fn part(&mut self, number: usize) -> Result<PartRows> {
+        if self.parts[number].rows.rows() > 0 {
+            self.write(number)?;
+        }
+        let part = &self.parts[number];
+        Ok(PartRows {
+            number,
+            rows: part.written,
+            representations: Arc::from(&self.representations[..]),
+            keys: self.keys.clone(),
+            blocks: part.blocks.iter().map(|place| (self.file.clone(), *place)).collect(),
+        })
+    }
+
     /// The parts that have rows, when all have been added.
     pub fn finish(mut self) -> Result<Vec<PartRows>> {
         for number in 0..PARTS {
@@ -149,7 +164,7 @@ impl Partitions {
                 self.write(number)?;
             }
         }
-        let (file, keys) = (Arc::new(self.file), self.keys);
+        let (file, keys) = (self.file, self.keys);
         let representations: Arc<[Representation]> = Arc::from(self.representations);
         let parts = self.parts.into_iter().enumerate().filter(|(_, part)| !part.blocks.is_empty());
         let rows = |(number, part): (usize, Part)| PartRows {
@@ -182,6 +197,11 @@ impl PartRows {
     /// How many rows it has.
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// How their columns lie.
+    pub fn representations(&self) -> &[Representation] {
+        &self.representations
     }
 
     /// How many bytes their images take.

@@ -27,13 +27,17 @@ pub trait Partition {
     fn argument(&mut self, number: usize, row: u64, out: &mut Slot) -> Result<()>;
 }
 
-/// How far from a row a function looks, in rows before and behind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// How far from a row a function looks.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Reach {
     /// How many rows before it.
     pub before: u64,
     /// How many rows behind it.
     pub behind: u64,
+    /// Whether it asks for the last of the row's peers.
+    pub all_peers: bool,
+    /// Whether it asks how many rows the partition has.
+    pub length: bool,
 }
 
 /// A window function, as it is written.
@@ -45,7 +49,7 @@ pub trait WindowFunction: Send + Sync + 'static {
     fn accepts(result: Representation) -> bool;
 
     /// How far from a row it looks, beside where the row and the first of its peers stand in the partition; `None` if it may look at
-    /// any row, or at how many there are. `steps` is the second argument if that is the same number in all rows, and 1 if there
+    /// any row. `steps` is the second argument if that is the same number in all rows, and 1 if there
     /// is none.
     fn reach(&self, _steps: Option<i32>) -> Option<Reach> {
         None

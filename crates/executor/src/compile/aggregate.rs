@@ -109,7 +109,9 @@ impl Compile<'_> {
         let order = (!aggregate.order.is_empty()).then(|| {
             let (columns, keys) = self.order(&aggregate.order, &part.layout, &part.scope);
             let keys = std::iter::once(GroupPlan::group_key()).chain(keys).collect();
-            OrderPlan { columns, layout: KeyLayout::new(keys) }
+            let all: Vec<Representation> = part.layout.representations().collect();
+            let representations = columns.iter().map(|place| all[*place]).collect();
+            OrderPlan { columns, representations, layout: KeyLayout::new(keys) }
         });
         Ok(AggregatePlan {
             kernel: body.kernel.clone(),

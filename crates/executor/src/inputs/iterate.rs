@@ -2,15 +2,21 @@
 //!
 //! Rows are produced on demand, so a LIMIT above an endless recursion ends. What the step does not compute from
 //! the round before, build sides for one, is kept from round to round.
+//!
+//! The rows of a round go to a temporary file if there is no memory for them, and so do the keys of UNION ([`Seen`]): then a round's
+//! rows come when it has ended.
 
 use super::union::renamed;
 use crate::budget::Account;
-use crate::keys::{KeyLayout, KeySet};
+use crate::buffer::RowBuffer;
+use crate::keys::KeyLayout;
 use crate::pipeline::{Fragment, Input, InputPlan, OpenInput, SlotId, Step, Stream, Work};
 use crate::run::Run;
+use crate::seen::Seen;
+use crate::sinks::LEAST_BYTES;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
-use firn_vector::{Chunk, Selection};
+use firn_vector::Chunk;
 
 /// A recursion.
 pub struct IteratePlan {
@@ -35,9 +41,6 @@ pub struct IteratePlan {
 /// The rows of the round before.
 pub struct RoundPlan(pub SlotId);
 
-/// The rows of a round.
-type Round = Vec<Chunk>;
-
 #[derive(Clone)]
 struct OpenIterate(Arc<IteratePlan>);
 
@@ -52,9 +55,8 @@ impl OpenInput for OpenIterate {
         Box::new(Iterate {
             plan: self.0.clone(),
             phase: Phase::New,
-            next: Vec::new(),
-            seen: self.0.distinct.as_ref().map(KeySet::new),
-            rounds: Account::new(&run.options.budget),
+            next: RowBuffer::new(self.0.representations.clone(), &run.options),
+            seen: self.0.distinct.as_ref().map(Seen::new),
             keys: Account::new(&run.options.budget),
         })
     }
@@ -63,10 +65,9 @@ impl OpenInput for OpenIterate {
 struct Iterate {
     plan: Arc<IteratePlan>,
     phase: Phase,
-    /// The rows that the next round reads.
-    next: Round,
-    seen: Option<KeySet>,
-    rounds: Account,
+    /// The rows of this round so far, which the next one reads.
+    next: RowBuffer,
+    seen: Option<Seen>,
     keys: Account,
 }
 
@@ -74,34 +75,34 @@ enum Phase {
     New,
     Initial(Stream),
     Step(Stream),
+    /// Rows that were put off are given, from that chunk of the round on.
+    Rest(usize),
     Ended,
 }
 
 impl Iterate {
-    /// Keeps the rows that are new for the next round.
-    fn keep(&mut self, chunk: Chunk) -> Result<Chunk> {
-        let chunk = match (&self.plan.distinct, &mut self.seen) {
-            (Some(layout), Some(seen)) => {
-                let chunk = chunk.compact();
-                let (mut before, mut numbers) = (seen.len() as u32, Vec::new());
-                seen.insert(&layout.keys(chunk.vectors(), chunk.rows()), &mut numbers);
-                let mut new = Vec::new();
-                for (row, number) in numbers.iter().enumerate() {
-                    if *number == before {
-                        new.push(row as u16);
-                        before += 1;
-                    }
+    /// Keeps the rows that are new for the next round. `None` if there are none as far as is known.
+    fn keep(&mut self, work: Work<'_>, chunk: Chunk) -> Result<Option<Chunk>> {
+        let mut chunk = chunk.compact();
+        if let (Some(layout), Some(seen)) = (&self.plan.distinct, &mut self.seen) {
+            let keys = layout.keys(chunk.vectors(), chunk.rows());
+            let Some(new) = seen.add(work, chunk.vectors(), &keys, chunk.rows())? else { return Ok(None) };
+            chunk = chunk.with_selection(Some(new)).compact();
+            let (bytes, options) = (seen.memory(), &work.run.options);
+            match (self.keys.set(bytes), &options.spill) {
+                (Err(error), None) => return Err(error),
+                (refused, Some(area)) if options.always_spill || refused.is_err() && bytes >= LEAST_BYTES => {
+                    seen.spill(area, self.plan.representations.clone())?;
+                    self.keys.set(0)?;
                 }
-                self.keys.set(seen.memory())?;
-                chunk.with_selection(Some(Selection::new(new))).compact()
+                _ => {}
             }
-            _ => chunk.compact(),
-        };
-        if chunk.count() > 0 {
-            self.rounds.add(chunk.memory())?;
-            self.next.push(chunk.clone());
         }
-        Ok(chunk)
+        if chunk.count() == 0 {
+            return Ok(None);
+        }
+        self.next.push(chunk.clone())?;
+        Ok(Some(chunk))
     }
 }
 
@@ -114,23 +115,24 @@ impl Input for Iterate {
             }
             Phase::Initial(stream) => (stream, &self.plan.initial_columns),
             Phase::Step(stream) => (stream, &self.plan.step_columns),
+            Phase::Rest(number) if *number < self.next.len() => {
+                *number += 1;
+                return Ok(Step::Full(self.next.get(*number - 1)?));
+            }
+            Phase::Rest(_) => return self.begin_round(work),
             Phase::Ended => return Ok(Step::Done),
         };
         match stream.step(work)? {
             Step::Full(chunk) => {
                 let chunk = renamed(&chunk, columns, &self.plan.representations);
-                Ok(Step::Full(self.keep(chunk)?))
+                Ok(self.keep(work, chunk)?.map_or(Step::More, Step::Full))
             }
             Step::Done => {
-                let round = std::mem::take(&mut self.next);
-                if round.is_empty() {
-                    self.phase = Phase::Ended;
-                    return Ok(Step::Done);
+                let known = self.next.len();
+                if let Some(seen) = &mut self.seen {
+                    seen.drain(work, false, &mut |chunk| self.next.push(chunk))?;
                 }
-                self.rounds.set(round.iter().map(Chunk::memory).sum())?;
-                work.run.empty(&self.plan.emptied);
-                work.run.fill(self.plan.round, Arc::new(round));
-                self.phase = Phase::Step(self.plan.step.open(work)?.stream(work)?);
+                self.phase = Phase::Rest(known);
                 Ok(Step::More)
             }
             other => Ok(other),
@@ -138,14 +140,30 @@ impl Input for Iterate {
     }
 }
 
+impl Iterate {
+    /// The rows of the round that has ended are what the next one reads.
+    fn begin_round(&mut self, work: Work<'_>) -> Result<Step> {
+        if self.next.is_empty() {
+            self.phase = Phase::Ended;
+            return Ok(Step::Done);
+        }
+        let empty = RowBuffer::new(self.plan.representations.clone(), &work.run.options);
+        let round = std::mem::replace(&mut self.next, empty);
+        work.run.empty(&self.plan.emptied);
+        work.run.fill(self.plan.round, Arc::new(round));
+        self.phase = Phase::Step(self.plan.step.open(work)?.stream(work)?);
+        Ok(Step::More)
+    }
+}
+
 impl InputPlan for RoundPlan {
     fn open(&self, work: Work<'_>) -> Result<Arc<dyn OpenInput>> {
-        let round = work.run.filled::<Round>(self.0).expect("the recursion around has filled it");
+        let round = work.run.filled::<RowBuffer>(self.0).expect("the recursion around has filled it");
         Ok(Arc::new(OpenRound(round)))
     }
 }
 
-struct OpenRound(Arc<Round>);
+struct OpenRound(Arc<RowBuffer>);
 
 impl OpenInput for OpenRound {
     fn worker(&self, _: &Run) -> Box<dyn Input> {
@@ -154,14 +172,16 @@ impl OpenInput for OpenRound {
 }
 
 struct RoundInput {
-    round: Arc<Round>,
+    round: Arc<RowBuffer>,
     at: usize,
 }
 
 impl Input for RoundInput {
     fn step(&mut self, _: Work<'_>) -> Result<Step> {
-        let chunk = self.round.get(self.at).cloned();
+        if self.at == self.round.len() {
+            return Ok(Step::Done);
+        }
         self.at += 1;
-        Ok(chunk.map_or(Step::Done, Step::Full))
+        Ok(Step::Full(self.round.get(self.at - 1)?))
     }
 }

@@ -5,7 +5,7 @@ use super::run::{End, Run};
 use super::{Aggregate, Grouping, Limit, RowView, ShortProgram, SortBy, State};
 use crate::expression::{CellScope, NoRow};
 use crate::keys::KeySet;
-use crate::sinks::new_rows;
+use crate::seen::new_rows;
 use firn_base::{Result, RowId, Value};
 use firn_txn::{Transaction, pin};
 use firn_vector::builder::Builder;

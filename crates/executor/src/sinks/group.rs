@@ -2,7 +2,8 @@
 //!
 //! A row costs its key, two cache lines of the set (slot and key), and one line of states for each
 //! aggregate; aggregates run column by column over the numbers of the groups. With grouping sets each set has its own groups. A DISTINCT
-//! aggregate keeps the set of the arguments that its groups have had; one with an order keeps its rows until the end.
+//! aggregate keeps the set of the arguments that its groups have had; one with an order keeps its rows until the end. What these keep
+//! goes to temporary files first, if memory does not suffice ([`Seen`], [`SortedRun`]).
 //!
 //! There are two phases. Each worker groups the rows that it gets. When its set outgrows the cache, it is split into parts by the hash
 //! of the keys ([`Run`]s) and begins empty again; if that hardly saves rows, it may grow more. At the end the runs of one part are
@@ -10,23 +11,26 @@
 //! SIGMOD 2014, section 4.4. Few groups are merged by one worker at once.
 //!
 //! Where memory does not suffice, no groups are added any more: rows of other groups go to temporary files, split by the hash of
-//! their key ([`Partitions`]), and each part is grouped by itself when all rows have come. What one group keeps must fit.
+//! their key ([`Partitions`]), and each part is grouped by itself when all rows have come. The state of one group must fit.
 
+use super::build::LEAST_BYTES;
+use super::runs::{Merge, SortedRun};
 use super::sort::sorted;
 use crate::budget::Account;
 use crate::buffer::RowBuffer;
 use crate::columns::{Collection, Table, gather};
-use crate::expression::{Conditions, Expression};
+use crate::expression::{Conditions, Cutter, Expression, Scope};
 use crate::keys::{FewKeys, KeyColumn, KeyLayout, KeySet, Keys, NONE};
 use crate::partitions::{MOST_LEVELS, PartRows, Partitions};
 use crate::pipeline::{Sink, SinkPlan, Work};
+use crate::seen::Seen;
 use crate::spill::SpillArea;
 use crate::template::Template;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Representation, Result, thread};
 use firn_vector::aggregate::{AggregateKernel, States};
 use firn_vector::builder::Builder;
-use firn_vector::kernel::{Call, Local, Signature};
+use firn_vector::kernel::{Call, Local, Part, Signature};
 use firn_vector::selection::Rows;
 use firn_vector::{Chunk, Data, Selection, Vector};
 use std::any::Any;
@@ -80,6 +84,8 @@ pub struct AggregatePlan {
 pub struct OrderPlan {
     /// The positions of the order's columns in the input.
     pub columns: Vec<usize>,
+    /// How they lie.
+    pub representations: Vec<Representation>,
     /// Keys of a group's number and these columns.
     pub layout: KeyLayout,
 }
@@ -95,6 +101,8 @@ struct GroupSink {
     keys: Vec<usize>,
     sets: Vec<Groups>,
     aggregates: Vec<AggregatePlan>,
+    /// The chunk that is being added.
+    cutter: Cutter,
     /// Rows that have come since memory was measured, which looks at each state.
     unmeasured: usize,
     account: Account,
@@ -161,15 +169,20 @@ struct Run {
 struct Aggregating {
     states: Box<dyn States>,
     local: Local,
-    seen: Option<KeySet>,
+    seen: Option<Seen>,
     waiting: Option<Waiting>,
 }
+
+/// The rows that an aggregate adds, and its arguments in them.
+type AggregateInput = (Option<Selection>, Vec<Vector>);
 
 /// The rows of an ordered aggregate.
 struct Waiting {
     keys: Keys,
-    groups: Vec<u32>,
-    arguments: Collection,
+    /// The numbers of the groups, and the arguments.
+    rows: Collection,
+    /// Those for which there was no memory.
+    runs: Vec<SortedRun>,
 }
 
 impl SinkPlan for GroupPlan {
@@ -228,7 +241,7 @@ impl GroupPlan {
             all.level += 1;
             for (set, parts) in others.iter_mut().enumerate() {
                 for chunk in std::mem::take(parts).iter().flat_map(PartRows::chunks) {
-                    all.add(work, &chunk?, Some(set))?;
+                    all.add(work, chunk?, Some(set))?;
                 }
             }
             all.take_others(&mut others)?;
@@ -299,7 +312,7 @@ impl GroupPlan {
             let mut sink = GroupSink::new(work, self, &self.sets[set..=set], level);
             for chunk in part.chunks() {
                 work.context.check_cancel()?;
-                sink.add(work, &chunk?, None)?;
+                sink.add(work, chunk?, None)?;
                 sink.measure(work, false)?;
             }
             drop(part);
@@ -314,9 +327,12 @@ impl GroupPlan {
 
 impl Sink for GroupSink {
     fn consume(&mut self, work: Work<'_>, chunk: Chunk) -> Result<bool> {
-        self.add(work, &chunk, None)?;
+        self.add(work, chunk, None)?;
         if let Some(limit) = self.limit.filter(|_| self.full.is_none()) {
             self.sets.iter_mut().filter(|groups| groups.is_beyond(limit)).for_each(Groups::split);
+        }
+        if work.run.options.always_spill {
+            self.spill_rows(work)?;
         }
         self.measure(work, false)?;
         Ok(true)
@@ -338,6 +354,7 @@ impl GroupSink {
             keys: plan.keys.clone(),
             sets: sets.iter().map(groups).collect(),
             aggregates: aggregates.clone(),
+            cutter: Cutter::new(work),
             unmeasured: 0,
             account: Account::new(&work.run.options.budget),
             level,
@@ -348,17 +365,34 @@ impl GroupSink {
     }
 
     /// Adds the rows of a chunk to the groups of all sets, or of one.
-    fn add(&mut self, work: Work<'_>, chunk: &Chunk, only: Option<usize>) -> Result<()> {
-        let mut inputs = Vec::with_capacity(self.aggregates.len());
-        for aggregate in &mut self.aggregates {
-            let chosen = aggregate.filter.select(&work.scope(), chunk.clone())?;
-            let arguments = aggregate
-                .arguments
-                .iter_mut()
-                .map(|argument| Ok(argument.evaluate(&work.scope(), &chosen)?.plain(chosen.rows())))
-                .collect::<Result<Vec<_>>>()?;
-            inputs.push((chosen.selection().cloned(), arguments));
+    fn add(&mut self, work: Work<'_>, chunk: Chunk, only: Option<usize>) -> Result<()> {
+        self.cutter.begin(chunk);
+        loop {
+            let (aggregates, scope) = (&mut self.aggregates, work.scope());
+            let part = self.cutter.next(|chunk, part| {
+                let (mut inputs, mut bytes) = (Vec::with_capacity(aggregates.len()), 0);
+                for aggregate in &mut *aggregates {
+                    let Some(input) = aggregate.input(&scope, chunk, part)? else { return Ok(None) };
+                    bytes += input.1.iter().map(Vector::memory).sum::<usize>();
+                    inputs.push(input);
+                }
+                Ok(Some((inputs, bytes)))
+            })?;
+            match part {
+                Some((part, inputs)) => self.add_part(work, &part, &inputs, only)?,
+                None => return Ok(()),
+            }
         }
+    }
+
+    /// As [`GroupSink::add`], with what the aggregates get of each row.
+    fn add_part(
+        &mut self,
+        work: Work<'_>,
+        chunk: &Chunk,
+        inputs: &[AggregateInput],
+        only: Option<usize>,
+    ) -> Result<()> {
         let keys: Vec<Vector> = self.keys.iter().map(|place| chunk.vectors()[*place].clone()).collect();
         let length = chunk.length();
         for (set, groups) in self.sets.iter_mut().enumerate() {
@@ -422,6 +456,12 @@ impl GroupSink {
                 Err(again) => error = again,
             }
         }
+        if self.kept_rows() >= LEAST_BYTES && self.spill_rows(work)? {
+            match self.account.set(self.memory()) {
+                Ok(()) => return Ok(()),
+                Err(again) => error = again,
+            }
+        }
         if self.area.is_none() || self.sets.iter().all(|groups| groups.plan.keys.is_empty()) {
             return Err(error);
         }
@@ -434,6 +474,22 @@ impl GroupSink {
             Some(_) => return Err(error),
         }
         Ok(())
+    }
+
+    /// What is kept of rows beside the groups' states.
+    fn kept_rows(&self) -> usize {
+        self.sets.iter().flat_map(|groups| &groups.aggregates).map(Aggregating::kept_rows).sum()
+    }
+
+    /// Moves that to temporary files; false if there may be none.
+    fn spill_rows(&mut self, work: Work<'_>) -> Result<bool> {
+        let Some(area) = &work.run.options.spill else { return Ok(false) };
+        for groups in &mut self.sets {
+            for (aggregating, plan) in groups.aggregates.iter_mut().zip(&self.aggregates) {
+                aggregating.spill_rows(work, plan, area)?;
+            }
+        }
+        Ok(true)
     }
 
     /// Moves the rows of groups that are not there to those of each set.
@@ -712,13 +768,17 @@ impl Groups {
         keep: &mut dyn FnMut(Chunk) -> Result<()>,
     ) -> Result<()> {
         let rows = self.set.len();
+        let most = match self.memory() / rows.max(1) {
+            0 => EMITTED,
+            bytes => (work.run.options.vector_bytes / bytes).clamp(1, EMITTED),
+        };
         let values = self.values.finish();
         for (aggregating, plan) in self.aggregates.iter_mut().zip(aggregates) {
-            aggregating.add_waiting(work, plan)?;
+            aggregating.add_rest(work, plan)?;
         }
-        for from in (0..rows).step_by(EMITTED) {
+        for from in (0..rows).step_by(most) {
             work.context.check_cancel()?;
-            let count = EMITTED.min(rows - from);
+            let count = most.min(rows - from);
             let key = |key: usize| match self.plan.keys.iter().position(|other| *other == key) {
                 Some(place) => values.vectors()[place].slice(from, count),
                 None => Vector::null(plan.representations[key], count),
@@ -740,20 +800,19 @@ impl Groups {
     }
 }
 
-/// How many groups a chunk of the result has.
+/// How many groups a chunk of the result has, if they are not wide.
 const EMITTED: usize = 8192;
 
 impl Aggregating {
     fn new(plan: &AggregatePlan) -> Aggregating {
-        let arguments = plan.arguments.iter().map(Expression::representation);
         Aggregating {
             states: plan.kernel.states(),
             local: Local::default(),
-            seen: plan.distinct.as_ref().map(KeySet::new),
+            seen: plan.distinct.as_ref().map(Seen::new),
             waiting: plan.order.as_ref().map(|order| Waiting {
                 keys: order.layout.none(),
-                groups: Vec::new(),
-                arguments: Collection::new(arguments),
+                rows: Collection::new(plan.waiting()),
+                runs: Vec::new(),
             }),
         }
     }
@@ -773,63 +832,157 @@ impl Aggregating {
         arguments: &[Vector],
         rows: Rows<'_>,
     ) -> Result<()> {
-        let numbers = || Vector::flat(Representation::Oid, Data::UInt32(groups.to_vec().into()), None);
+        if self.is_simple() {
+            let mut call = Call::new(work.context, &plan.signature, &mut self.local);
+            return self.states.add(&mut call, groups, arguments, rows);
+        }
+        let numbers = Vector::flat(Representation::Oid, Data::UInt32(groups.to_vec().into()), None);
+        let mut vectors: Vec<Vector> = std::iter::once(numbers).chain(arguments.iter().cloned()).collect();
+        let order = plan.order.iter().flat_map(|order| &order.columns);
+        let order: Vec<Vector> = order.map(|place| chunk.vectors()[*place].clone()).collect();
         let new;
         let rows = match (&plan.distinct, &mut self.seen) {
             (Some(layout), Some(seen)) => {
-                let vectors: Vec<Vector> =
-                    std::iter::once(numbers()).chain(arguments.iter().cloned()).collect();
-                new = new_rows(seen, &layout.keys(&vectors, rows), rows);
+                let keys = layout.keys(&vectors, rows);
+                vectors.extend(order);
+                match seen.add(work, &vectors, &keys, rows)? {
+                    Some(selection) => new = selection,
+                    None => return Ok(()),
+                }
                 new.rows(chunk.length())
             }
-            _ => rows,
+            _ => {
+                vectors.extend(order);
+                rows
+            }
         };
-        if let (Some(order), Some(waiting)) = (&plan.order, &mut self.waiting) {
-            let columns = order.columns.iter().map(|place| chunk.vectors()[*place].clone());
-            let vectors: Vec<Vector> = std::iter::once(numbers()).chain(columns).collect();
-            waiting.keys.append(&order.layout.keys(&vectors, rows));
-            rows.each(|row| waiting.groups.push(groups[row]));
-            waiting.arguments.append(arguments, rows);
-            return Ok(());
-        }
-        let mut call = Call::new(work.context, &plan.signature, &mut self.local);
-        self.states.add(&mut call, groups, arguments, rows)
+        self.add_counted(work, plan, &vectors, rows)
     }
 
-    /// Adds the rows that have waited for all others, in their order.
-    fn add_waiting(&mut self, work: Work<'_>, plan: &AggregatePlan) -> Result<()> {
-        let Some(waiting) = self.waiting.take() else { return Ok(()) };
-        let order = sorted(&waiting.keys, work)?;
-        let table = waiting.arguments.finish();
-        let mut call = Call::new(work.context, &plan.signature, &mut self.local);
-        for places in order.chunks(work.run.options.vector_rows) {
-            work.context.check_cancel()?;
-            let groups: Vec<u32> = places.iter().map(|place| waiting.groups[*place as usize]).collect();
-            let arguments = table.gather(0..table.vectors().len(), places);
-            self.states.add(&mut call, &groups, &arguments, Rows::all(places.len()))?;
+    /// Adds rows that count, or keeps them to be added in their order. They have the number of the group, the arguments, and the
+    /// columns of the order.
+    fn add_counted(
+        &mut self,
+        work: Work<'_>,
+        plan: &AggregatePlan,
+        vectors: &[Vector],
+        rows: Rows<'_>,
+    ) -> Result<()> {
+        let (counted, order) = vectors.split_at(1 + plan.arguments.len());
+        if let (Some(OrderPlan { layout, .. }), Some(waiting)) = (&plan.order, &mut self.waiting) {
+            let keys: Vec<Vector> = counted[..1].iter().chain(order).cloned().collect();
+            waiting.keys.append(&layout.keys(&keys, rows));
+            waiting.rows.append(counted, rows);
+            return Ok(());
         }
-        Ok(())
+        self.add_to_states(work, plan, counted, rows)
+    }
+
+    fn add_to_states(
+        &mut self,
+        work: Work<'_>,
+        plan: &AggregatePlan,
+        vectors: &[Vector],
+        rows: Rows<'_>,
+    ) -> Result<()> {
+        let Some(Data::UInt32(groups)) = vectors[0].data() else { panic!("groups have numbers") };
+        let mut call = Call::new(work.context, &plan.signature, &mut self.local);
+        self.states.add(&mut call, groups, &vectors[1..], rows)
+    }
+
+    /// Adds the rows that have waited for all others: those that DISTINCT has put off, and all in their order.
+    fn add_rest(&mut self, work: Work<'_>, plan: &AggregatePlan) -> Result<()> {
+        if let Some(mut seen) = self.seen.take() {
+            let mut account = Account::new(&work.run.options.budget);
+            seen.drain(work, true, &mut |chunk| {
+                self.add_counted(work, plan, chunk.vectors(), chunk.rows())?;
+                let bytes = self.kept_rows();
+                match (account.set(bytes), &work.run.options.spill) {
+                    (Err(_), Some(area)) if bytes >= LEAST_BYTES => {
+                        self.spill_rows(work, plan, area)?;
+                        account.set(0)
+                    }
+                    _ => Ok(()),
+                }
+            })?;
+        }
+        let Some(mut waiting) = self.waiting.take() else { return Ok(()) };
+        let order = plan.order.as_ref().expect("rows wait for their order");
+        let most = work.run.options.vector_rows;
+        if waiting.runs.is_empty() {
+            let places = sorted(&waiting.keys, work)?;
+            let table = waiting.rows.finish();
+            for places in places.chunks(most) {
+                work.context.check_cancel()?;
+                let vectors = table.gather(0..table.vectors().len(), places);
+                self.add_to_states(work, plan, &vectors, Rows::all(places.len()))?;
+            }
+            return Ok(());
+        }
+        if let (Some(area), false) = (&work.run.options.spill, waiting.keys.is_empty()) {
+            waiting.write_run(work, plan, area)?;
+        }
+        let mut merge =
+            Merge::new(work, Arc::new(waiting.runs), plan.waiting().collect(), order.layout.clone())?;
+        loop {
+            work.context.check_cancel()?;
+            let table = merge.next(most)?;
+            if table.rows() == 0 {
+                return Ok(());
+            }
+            self.add_to_states(work, plan, table.vectors(), Rows::all(table.rows()))?;
+        }
+    }
+
+    /// What it keeps of rows beside its states.
+    fn kept_rows(&self) -> usize {
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.keys.memory() + waiting.rows.memory());
+        self.seen.as_ref().map_or(0, Seen::memory) + waiting
+    }
+
+    /// Moves that to temporary files.
+    fn spill_rows(&mut self, work: Work<'_>, plan: &AggregatePlan, area: &Arc<SpillArea>) -> Result<()> {
+        if let Some(seen) = &mut self.seen {
+            let order = plan.order.iter().flat_map(|order| &order.representations);
+            seen.spill(area, plan.waiting().chain(order.copied()).collect())?;
+        }
+        match &mut self.waiting {
+            Some(waiting) if !waiting.keys.is_empty() => waiting.write_run(work, plan, area),
+            _ => Ok(()),
+        }
     }
 
     fn memory(&self) -> usize {
-        let waiting = self.waiting.as_ref().map_or(0, |waiting| {
-            waiting.keys.memory() + waiting.groups.capacity() * 4 + waiting.arguments.memory()
-        });
-        self.states.memory() + self.seen.as_ref().map_or(0, KeySet::memory) + waiting
+        self.states.memory() + self.kept_rows()
     }
 }
 
-/// The rows whose keys were not there.
-pub(crate) fn new_rows(seen: &mut KeySet, keys: &Keys, rows: Rows<'_>) -> Selection {
-    let (mut next, mut numbers) = (seen.len() as u32, Vec::with_capacity(keys.len()));
-    seen.insert(keys, &mut numbers);
-    let (mut place, mut new) = (0, Vec::new());
-    rows.each(|row| {
-        if numbers[place] == next {
-            new.push(row as u16);
-            next += 1;
+impl Waiting {
+    /// Writes the rows in memory as a sorted run.
+    fn write_run(&mut self, work: Work<'_>, plan: &AggregatePlan, area: &Arc<SpillArea>) -> Result<()> {
+        let order = plan.order.as_ref().expect("rows wait for their order");
+        let places = sorted(&self.keys, work)?;
+        let table = std::mem::replace(&mut self.rows, Collection::new(plan.waiting())).finish();
+        let keys = std::mem::replace(&mut self.keys, order.layout.none());
+        self.runs.push(SortedRun::write(work, area.create()?, &table, &keys, &places)?);
+        Ok(())
+    }
+}
+
+impl AggregatePlan {
+    /// What it gets of a part of a chunk; `None` if that is too wide.
+    fn input(&mut self, scope: &Scope<'_>, chunk: &Chunk, part: Part) -> Result<Option<AggregateInput>> {
+        let Some(chosen) = self.filter.select_part(scope, chunk, part)? else { return Ok(None) };
+        let mut arguments = Vec::with_capacity(self.arguments.len());
+        for argument in &mut self.arguments {
+            let Some(vector) = argument.evaluate_part(scope, &chosen, part)? else { return Ok(None) };
+            arguments.push(vector.plain(chosen.rows()));
         }
-        place += 1;
-    });
-    Selection::new(new)
+        Ok(Some((chosen.selection().cloned(), arguments)))
+    }
+
+    /// How the number of a group and the arguments lie.
+    fn waiting(&self) -> impl Iterator<Item = Representation> + '_ {
+        std::iter::once(Representation::Oid).chain(self.arguments.iter().map(Expression::representation))
+    }
 }

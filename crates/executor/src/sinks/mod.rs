@@ -18,7 +18,6 @@ pub use change::{
     InsertPlan, MergeActionPlan, MergeArmPlan, MergePlan, UpdatePlan,
 };
 pub use drained::{DrainPlan, Drained};
-pub(crate) use group::new_rows;
 pub use group::{AggregatePlan, GroupPlan, OrderPlan, SetPlan};
 pub use groups::GroupShape;
 pub use runs::{Merge, SortedRun};

@@ -6,6 +6,7 @@
 
 use crate::budget::Account;
 use crate::columns::{Collection, Table};
+use crate::expression::WIDE_BYTES;
 use crate::keys::{KeyLayout, Keys};
 use crate::pipeline::Work;
 use crate::spill::{SpillFile, read_rows, write_rows};
@@ -33,7 +34,7 @@ impl SortedRun {
     /// Writes the rows of a table in an order.
     pub fn write(
         work: Work<'_>,
-        mut file: SpillFile,
+        file: SpillFile,
         table: &Table,
         keys: &Keys,
         order: &[u32],
@@ -113,7 +114,7 @@ impl Merge {
         }
     }
 
-    /// The next rows, of at most so many; none at the end.
+    /// The next rows, of at most so many, fewer if they are wide; none at the end.
     pub fn next(&mut self, most: usize) -> Result<Table> {
         let mut rows = Collection::new(self.representations.iter().copied());
         // Rows of one block that are taken one after the other.
@@ -135,6 +136,9 @@ impl Merge {
             if cursor.row == cursor.rows {
                 self.append(&mut rows, &mut taken);
                 self.load(run)?;
+                if rows.memory() >= WIDE_BYTES {
+                    break;
+                }
             }
         }
         self.append(&mut rows, &mut taken);

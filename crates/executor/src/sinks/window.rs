@@ -5,8 +5,8 @@
 //! if the aggregate can, and begins anew otherwise.
 //!
 //! Where memory does not suffice, sorted runs go to temporary files. As they are merged, whole partitions are
-//! computed, as many at once as make a few vectors. One that does not fit is computed while its rows come ([`long`]), if its functions
-//! look only at rows nearby.
+//! computed, as many at once as make a few vectors. One that does not fit is computed while its rows come, or in a second pass over
+//! them ([`long`]), unless a function looks at single rows far away.
 
 mod long;
 
@@ -181,7 +181,7 @@ impl WindowPlan {
             let mut from = 0;
             if let Some(partition) = &mut long {
                 from = first.first().copied().unwrap_or(table.rows());
-                partition.append(&slice(0, from), from);
+                partition.append(work, calls, &slice(0, from), from)?;
                 partition.advance(work, self, calls, !first.is_empty(), result)?;
                 if first.is_empty() {
                     continue;
@@ -207,11 +207,11 @@ impl WindowPlan {
             let error = refused(&rows, &mut account);
             // With partitions that have ended the next turn computes them first.
             if ended == 0 && (error.is_some() || work.run.options.always_spill) {
-                match (LongPartition::new(work, self, calls), error) {
+                match (LongPartition::new(work, self, calls)?, error) {
                     (Some(mut partition), _) => {
                         let table = std::mem::replace(&mut rows, empty()).finish();
                         account.set(0)?;
-                        partition.append(table.vectors(), table.rows());
+                        partition.append(work, calls, table.vectors(), table.rows())?;
                         partition.advance(work, self, calls, false, result)?;
                         long = Some(partition);
                     }
@@ -377,6 +377,17 @@ impl Frame {
         let start = bound(&mut plan.start, "starting")?;
         let end = bound(&mut plan.end, "ending")?;
         Ok(Frame { unit, start, end, exclude: plan.exclude, zone: *work.context.zone() })
+    }
+
+    /// Whether it is the whole partition for each row.
+    fn is_whole(&self, plan: &WindowPlan) -> bool {
+        // Without an order all rows are peers.
+        let reaches = |bound: &Bound| match bound {
+            Bound::Unbounded => true,
+            Bound::Current => self.unit != FrameUnit::Rows && plan.columns.len() == plan.partition,
+            Bound::Count(_) | Bound::Distance(..) => false,
+        };
+        self.exclude == Exclude::NoOthers && reaches(&self.start) && reaches(&self.end)
     }
 
     /// The rows from the first on, before the end, before any is excluded.
@@ -609,7 +620,7 @@ fn evaluate(
     sorted: &Sorted,
     vectors: &[Vector],
 ) -> Result<Vector> {
-    let (arguments, chosen) = inputs(work, call, sorted, vectors)?;
+    let (arguments, chosen) = inputs(work, call, sorted.rows, vectors)?;
     let (signature, mut local) = (call.signature.clone(), Local::default());
     let mut results = Builder::new(signature.representation);
     for partition in &sorted.partitions {
@@ -617,7 +628,7 @@ fn evaluate(
             WindowFunctionPlan::Window(kernel) => {
                 let mut state = kernel.start();
                 let arguments = &arguments;
-                let mut view = View { sorted, partition, frame, arguments, dropped: 0, first_peer: 0 };
+                let mut view = View { sorted, partition, frame, arguments, dropped: 0, first_peer: 0, length: None };
                 let mut call = Call::new(work.context, &signature, &mut local);
                 kernel.rows(&mut call, &mut *state, &mut view, 0..partition.len() as u64, &mut results)?;
             }
@@ -641,14 +652,14 @@ fn evaluate(
 fn inputs(
     work: Work<'_>,
     call: &mut WindowCallPlan,
-    sorted: &Sorted,
+    rows: usize,
     vectors: &[Vector],
 ) -> Result<(Vec<Vector>, Option<Vec<bool>>)> {
     let mut arguments = Collection::new(call.arguments.iter().map(Expression::representation));
-    let mut chosen = (!call.filter.is_empty()).then(|| vec![false; sorted.rows]);
+    let mut chosen = (!call.filter.is_empty()).then(|| vec![false; rows]);
     let most = work.run.options.vector_rows;
-    for from in (0..sorted.rows).step_by(most) {
-        let length = most.min(sorted.rows - from);
+    for from in (0..rows).step_by(most) {
+        let length = most.min(rows - from);
         let chunk = Chunk::new(length, vectors.iter().map(|vector| vector.slice(from, length)).collect());
         // Arguments are evaluated for the rows that the filter leaves; the others' are not looked at.
         let filtered = call.filter.select(&work.scope(), chunk)?;
@@ -792,6 +803,8 @@ struct View<'a> {
     /// How many rows of the partition came before those that are kept, and the first of the peers of the first one that is kept.
     dropped: u64,
     first_peer: u64,
+    /// How many rows the partition has, if not only those that are kept and came before.
+    length: Option<u64>,
 }
 
 impl View<'_> {
@@ -807,7 +820,7 @@ impl View<'_> {
 
 impl Partition for View<'_> {
     fn len(&self) -> u64 {
-        self.partition.len() as u64 + self.dropped
+        self.length.unwrap_or(self.partition.len() as u64 + self.dropped)
     }
 
     fn peers(&mut self, row: u64) -> Result<Range<u64>> {

@@ -69,11 +69,42 @@ fn groups_without_memory_go_to_temporary_files() {
         "SELECT s, id % 2, count(*) FILTER (WHERE v > 5000) FROM big GROUP BY s, id % 2",
         "SELECT v, id % 3, count(*), GROUPING(v) FROM big GROUP BY GROUPING SETS ((v), (id % 3), (v, id % 3), ())",
         "SELECT DISTINCT s, v FROM big",
+        // What one group keeps, or a few, of its rows.
+        "SELECT count(DISTINCT s), sum(DISTINCT v), count(*) FROM big",
+        "SELECT v % 3, count(DISTINCT s || id), max(s) FROM big GROUP BY v % 3",
+        "SELECT string_agg(left(s, 1), '' ORDER BY s DESC, id), string_agg(right(s, 1), '' ORDER BY v, id) FROM big",
+        "SELECT length(string_agg(DISTINCT s, '' ORDER BY s)), min(id) FROM big WHERE id < 9000",
+        "SELECT k, count(DISTINCT s) FILTER (WHERE w > 500), string_agg(left(s, 1), '' ORDER BY w, s) FROM other GROUP BY k",
     ] {
         for workers in [1, 3] {
             compare(&database, statement, 400_000, workers);
         }
     }
+}
+
+/// Rounds of all rows, of rows that have all come before, and many of few rows.
+#[test]
+fn a_recursion_without_memory_goes_to_temporary_files() {
+    let database = database();
+    for recursion in [
+        "SELECT id, v, s FROM big UNION ALL SELECT id + 100000, v, s FROM r WHERE id < 200000",
+        "SELECT id, v, s FROM big UNION SELECT id % 5000, v % 100, left(s, 34) FROM r",
+        "SELECT id, 0, '' FROM big UNION SELECT id + 7, v, s FROM r WHERE id < 21000",
+    ] {
+        let statement = format!(
+            "WITH RECURSIVE r (id, v, s) AS ({recursion}) SELECT count(*), sum(id), sum(v), min(s), max(s) FROM r"
+        );
+        compare(&database, &statement, 400_000, 1);
+    }
+    // The rows of a round come when it has ended, but no others are waited for.
+    let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
+    let narrow = Options { spill: Some(area.clone()), budget: Budget::new(400_000), ..roomy(1) };
+    let mut transaction = database.begin();
+    let statement = "WITH RECURSIVE r (id, s) AS (SELECT id, s FROM big UNION SELECT id + 1, s FROM r) SELECT * FROM r LIMIT 70000";
+    let answer = database.run_as(statement, &mut transaction, narrow).unwrap();
+    transaction.rollback();
+    assert_eq!(answer.rows.len(), 70_000);
+    assert!(area.written() > 0 && area.used() == 0);
 }
 
 #[test]
@@ -177,17 +208,23 @@ fn windows_without_memory_go_to_temporary_files() {
         "SELECT id, s, lag(v, 2) OVER w, lead(v) OVER w, lead(v, 3, -1) OVER w FROM big WINDOW w AS (ORDER BY id)",
         "SELECT id, s, sum(v) OVER (ORDER BY id ROWS BETWEEN 3 PRECEDING AND 2 FOLLOWING), max(v) FILTER (WHERE v % 3 = 0) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 4 PRECEDING) FROM big",
         "SELECT k, w, s, row_number() OVER p, sum(w) OVER p, lag(s) OVER p FROM other WINDOW p AS (PARTITION BY k ORDER BY w, s)",
+        // What must be known of a whole partition.
+        "SELECT id, s, count(*) OVER () FROM big",
+        "SELECT id, s, sum(v) OVER w, avg(v) FILTER (WHERE v % 3 = 0) OVER w, max(s) OVER w FROM big WINDOW w AS (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
+        "SELECT id, s, count(*) OVER (ORDER BY v, id RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING), row_number() OVER (ORDER BY v, id), lag(s) OVER (ORDER BY v, id) FROM big",
+        "SELECT id, s, ntile(7) OVER w, percent_rank() OVER w, cume_dist() OVER w FROM big WINDOW w AS (ORDER BY v)",
+        "SELECT k, w, s, max(w) OVER (PARTITION BY k), min(s) OVER (PARTITION BY k) FROM other",
     ] {
         for workers in [1, 3] {
             compare(&database, statement, 400_000, workers);
         }
     }
-    // Each row asks for all of its partition.
+    // Each row asks for single rows far away.
     let narrow = Options { budget: Budget::new(400_000), ..roomy(1) };
     let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 30);
     let narrow = Options { spill: Some(area.clone()), ..narrow };
     let mut transaction = database.begin();
-    let statement = "SELECT id, s, count(*) OVER () FROM big";
+    let statement = "SELECT id, s, last_value(s) OVER (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) FROM big";
     let error = database.run_as(statement, &mut transaction, narrow).unwrap_err();
     assert_eq!(error.state(), SqlState::OUT_OF_MEMORY);
     transaction.rollback();

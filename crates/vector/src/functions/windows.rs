@@ -40,7 +40,7 @@ impl WindowFunction for RowNumber {
     }
 
     fn reach(&self, _: Option<i32>) -> Option<Reach> {
-        Some(Reach { before: 0, behind: 0 })
+        Some(Reach::default())
     }
 
     fn row(
@@ -66,7 +66,7 @@ impl WindowFunction for Rank {
     }
 
     fn reach(&self, _: Option<i32>) -> Option<Reach> {
-        Some(Reach { before: 0, behind: 0 })
+        Some(Reach::default())
     }
 
     fn row(
@@ -93,7 +93,7 @@ impl WindowFunction for DenseRank {
     }
 
     fn reach(&self, _: Option<i32>) -> Option<Reach> {
-        Some(Reach { before: 0, behind: 0 })
+        Some(Reach::default())
     }
 
     fn row(
@@ -118,6 +118,11 @@ impl WindowFunction for PercentRank {
     fn accepts(result: Representation) -> bool {
         result == Representation::Float64
     }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        Some(Reach { length: true, ..Reach::default() })
+    }
+
     fn row(
         &self,
         _: &mut Call<'_>,
@@ -141,6 +146,11 @@ impl WindowFunction for CumulativeShare {
     fn accepts(result: Representation) -> bool {
         result == Representation::Float64
     }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        Some(Reach { all_peers: true, length: true, ..Reach::default() })
+    }
+
     fn row(
         &self,
         _: &mut Call<'_>,
@@ -164,6 +174,11 @@ impl WindowFunction for Buckets {
     fn accepts(result: Representation) -> bool {
         result == Representation::Int32
     }
+
+    fn reach(&self, _: Option<i32>) -> Option<Reach> {
+        Some(Reach { length: true, ..Reach::default() })
+    }
+
     fn row(
         &self,
         _: &mut Call<'_>,
@@ -222,7 +237,8 @@ impl WindowFunction for Shifted {
 
     fn reach(&self, steps: Option<i32>) -> Option<Reach> {
         let by = self.sign * i64::from(steps?);
-        Some(Reach { before: by.min(0).unsigned_abs(), behind: by.max(0).unsigned_abs() })
+        let (before, behind) = (by.min(0).unsigned_abs(), by.max(0).unsigned_abs());
+        Some(Reach { before, behind, ..Reach::default() })
     }
 
     fn row(
