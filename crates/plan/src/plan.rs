@@ -6,6 +6,8 @@
 
 use crate::column::{Column, Columns};
 use crate::operator::{Operator, SharedId, SourceId};
+use crate::scalar::{Call, Scalar};
+use firn_base::Value;
 
 /// The number of an operator within its plan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -106,6 +108,26 @@ impl Plan {
             }
         }
         false
+    }
+
+    /// About how many bytes it takes.
+    pub fn memory(&self) -> usize {
+        let mut bytes = self.nodes.len() * size_of::<Operator>();
+        for operator in &self.nodes {
+            operator.for_each_scalar(|scalar| {
+                scalar.any(&mut |scalar| {
+                    bytes += size_of::<Call>() + size_of::<Scalar>();
+                    bytes += match scalar {
+                        Scalar::Constant(_, Value::Text(text)) => text.len(),
+                        Scalar::Constant(_, Value::Bytea(value)) => value.len(),
+                        Scalar::Constant(_, Value::Array(array)) => size_of_val(array.elements()),
+                        _ => 0,
+                    };
+                    false
+                });
+            });
+        }
+        bytes
     }
 
     /// The levels of operators below the root, itself included.

@@ -48,12 +48,19 @@ pub struct Prepared {
     /// The tables among them, and how many rows each had when it was planned.
     tables: Vec<(Arc<Table>, u64)>,
     registry: &'static Registry,
+    bytes: usize,
     /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
     targets: Option<Arc<TargetSet>>,
 }
 
 /// A plan is made anew when a table has so many times the rows that it was planned with.
 const GROWTH: u64 = 10;
+
+/// A plan is kept in so many forms: as algebra, as a short program, and as pipelines.
+const FORMS: usize = 3;
+
+/// What a prepared statement takes beside that.
+const LEAST_BYTES: usize = 4096;
 
 /// With fewer rows than these it does not matter how a table is read.
 const FEW_ROWS: u64 = 100;
@@ -190,6 +197,7 @@ impl Prepared {
             plan,
             program,
             held,
+        let bytes = FORMS * plan.memory() + LEAST_BYTES;
             registry,
         })
     }
@@ -201,6 +209,7 @@ impl Prepared {
 
     /// The types of its parameters, from `$1` on.
     pub fn parameters(&self) -> &[Type] {
+            bytes,
         &self.parameters
     }
 
@@ -219,6 +228,11 @@ impl Prepared {
         self.plan.post_order().into_iter().find_map(|node| match &self.plan[node] {
             Operator::Lock { targets, .. } => targets.first().map(|target| target.strength),
             _ => None,
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.bytes
+    }
+
         })
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The key is the statement's text and the parameter types that were declared. A cached plan is used
 //! only if it is bound to the catalog and the facts of the caller; otherwise it is replaced.
-//! Two generations bound the size: a full young generation becomes the old one, and the plans of the previous
-//! old generation that were not used since are dropped.
+//! Two generations bound the size: a young generation that has too many plans, or too many bytes, becomes the old one, and the plans
+//! of the previous old generation that were not used since are dropped.
 //!
 //! A plan pins the tables that it reads, with all their rows. So at the end of DDL, plans of other
 //! catalogs are dropped: no statement could use them, and dropped or truncated tables must release their memory.
@@ -16,6 +16,8 @@ use std::collections::HashMap;
 
 /// Plans of one generation.
 const GENERATION_PLANS: usize = 512;
+/// The largest estimate of their bytes, without tables.
+const GENERATION_BYTES: usize = 16 << 20;
 /// Longer texts are not kept; clients rarely send them twice.
 const LONGEST_TEXT: usize = 16 << 10;
 
@@ -31,6 +33,8 @@ pub(crate) struct PlanCache {
 struct Generations {
     young: HashMap<Key, Arc<Plan>>,
     old: HashMap<Key, Arc<Plan>>,
+    /// The estimated bytes of the young ones.
+    young_bytes: usize,
     /// The newest committed catalog version that the cache has seen. Plans of older ones are not kept.
     catalog_version: u64,
 }
@@ -55,7 +59,7 @@ impl PlanCache {
 
     /// Keeps a plan.
     pub fn put(&self, text: &str, types: &[Option<TypeId>], plan: Arc<Plan>) {
-        if text.len() > LONGEST_TEXT {
+        if text.len() > LONGEST_TEXT || plan.memory() > GENERATION_BYTES / 4 {
             return;
         }
         let mut generations = self.generations.lock();
@@ -77,6 +81,7 @@ impl PlanCache {
         let Generations { young, old, .. } = &mut *generations;
         let others = |_: &Key, plan: &mut Arc<Plan>| plan.catalog_version != catalog_version;
         let gone: Vec<(Key, Arc<Plan>)> = young.extract_if(others).chain(old.extract_if(others)).collect();
+        generations.young_bytes = generations.young.iter().map(|(key, plan)| bytes(key, plan)).sum();
         // Tables may be freed with them, which takes time.
         drop(generations);
         drop(gone);
@@ -90,6 +95,17 @@ impl PlanCache {
         plans.all(|plan| plan.catalog_version == catalog_version)
     }
 
+    /// What they take.
+    #[cfg(test)]
+    pub fn bytes(&self) -> usize {
+        let generations = self.generations.lock();
+        let all = |plans: &HashMap<Key, Arc<Plan>>| -> usize {
+            plans.iter().map(|(key, plan)| bytes(key, plan)).sum()
+        };
+        assert_eq!(generations.young_bytes, all(&generations.young));
+        all(&generations.young) + all(&generations.old)
+    }
+
     /// How many plans there are.
     #[cfg(test)]
     pub fn len(&self) -> usize {
@@ -100,9 +116,20 @@ impl PlanCache {
 
 impl Generations {
     fn put(&mut self, key: Key, plan: Arc<Plan>) {
-        if self.young.len() >= GENERATION_PLANS {
-            self.old = std::mem::take(&mut self.young);
+        let more = bytes(&key, &plan);
+        if self.young.len() >= GENERATION_PLANS || self.young_bytes + more > GENERATION_BYTES {
+            (self.old, self.young_bytes) = (std::mem::take(&mut self.young), 0);
         }
+        // One that can no longer be used is replaced.
+        if let Some(before) = self.young.get(&key) {
+            self.young_bytes -= bytes(&key, before);
+        }
+        self.young_bytes += more;
         self.young.insert(key, plan);
     }
+}
+
+/// About how many bytes a plan takes with its key.
+fn bytes((text, types): &Key, plan: &Plan) -> usize {
+    plan.memory() + text.len() + size_of_val(&**types)
 }

@@ -113,6 +113,11 @@ impl Plan {
             && !self.prepared.has_outgrown()
     }
 
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.prepared.memory()
+    }
+
     /// The effect of a query that does more than read.
     #[inline]
     pub fn effect(&self) -> Option<QueryEffect> {

@@ -159,6 +159,11 @@ impl Prepared {
         self.prepared.is_short()
     }
 
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.prepared.memory()
+    }
+
     /// Whether its tables have grown so much that it should be prepared again.
     pub fn has_outgrown(&self) -> bool {
         self.prepared.has_outgrown()
