@@ -98,7 +98,7 @@ impl Prepared {
         preparing: Preparing<'_>,
     ) -> Result<Prepared> {
         let bind = |binding: &Binding<'_>| firn_bind::bind(text, statement, parameters, binding);
-        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing, true))
     }
 
     /// Prepares the arguments of EXECUTE: a query for one row, whose values are assigned to `types`. They have no parameters
@@ -116,7 +116,8 @@ impl Prepared {
                 false => Err(Error::new(SqlState::UNDEFINED_PARAMETER, "there is no parameter $1")),
             }
         };
-        stack::with_room_for_tree(|| Prepared::compile(bind, preparing))
+        // They are computed once, each time they are prepared.
+        stack::with_room_for_tree(|| Prepared::compile(bind, preparing, false))
     }
 
     /// The type that a name means.
@@ -129,16 +130,22 @@ impl Prepared {
     fn compile(
         bind: impl FnOnce(&Binding<'_>) -> Result<Bound>,
         preparing: Preparing<'_>,
+        optimises: bool,
     ) -> Result<Prepared> {
         let Preparing { registry, transaction, names, others, .. } = preparing;
         let binding = Binding::new(registry, transaction.catalog(), names, others);
         let bound = bind(&binding)?;
         let depth = bound.depth.max(bound.plan.depth() as u32);
-        stack::with_room_for(depth, || Prepared::of_plan(bound, &binding, preparing))
+        stack::with_room_for(depth, || Prepared::of_plan(bound, &binding, preparing, optimises))
     }
 
     /// Optimises and compiles a plan.
-    fn of_plan(bound: Bound, binding: &Binding<'_>, preparing: Preparing<'_>) -> Result<Prepared> {
+    fn of_plan(
+        bound: Bound,
+        binding: &Binding<'_>,
+        preparing: Preparing<'_>,
+        optimises: bool,
+    ) -> Result<Prepared> {
         let Preparing { registry, transaction, names, others, cancel } = preparing;
         let held = binding.held();
         let mut plan = bound.plan;
@@ -147,18 +154,21 @@ impl Prepared {
         let evaluator = RegistryEvaluator::new(registry, &context);
         let expressions = TransactionExpressions { binding, transaction };
         let tables = &transaction.catalog().tables;
-        let mut computed = HashMap::new();
-        for id in plan.sources() {
-            let table =
-                tables.get(&Oid(id.0)).filter(|table| table.columns.iter().any(|column| column.hidden));
-            if let Some(table) = table {
-                computed.insert(id, expressions.computed(table, &evaluator)?);
+        if optimises || !is_one_row(&plan) {
+            let mut computed = HashMap::new();
+            for id in plan.sources() {
+                let table =
+                    tables.get(&Oid(id.0)).filter(|table| table.columns.iter().any(|column| column.hidden));
+                if let Some(table) = table {
+                    computed.insert(id, expressions.computed(table, &evaluator)?);
+                }
             }
+            let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
+            let facts = facts.with_computed(computed);
+            transaction.engine().statistics().plans.count();
+            rewrite::optimise(&mut plan, registry, &evaluator, &facts);
+            cancel.check()?;
         }
-        let facts = SourceFacts::new(&sources, transaction.snapshot(), registry, &context);
-        let facts = facts.with_computed(computed);
-        rewrite::optimise(&mut plan, registry, &evaluator, &facts);
-        cancel.check()?;
         let changed = targets_of(&plan);
         let mut ids = plan.sources();
         ids.extend(changed.iter().flatten());
@@ -187,6 +197,7 @@ impl Prepared {
         if short.is_none() {
             let _ = program.set(Arc::new(Program::compile(&plan, registry)?));
         }
+        let bytes = FORMS * plan.memory() + LEAST_BYTES;
         Ok(Prepared {
             targets,
             short,
@@ -197,8 +208,8 @@ impl Prepared {
             plan,
             program,
             held,
-        let bytes = FORMS * plan.memory() + LEAST_BYTES;
             registry,
+            bytes,
         })
     }
 
@@ -209,13 +220,17 @@ impl Prepared {
 
     /// The types of its parameters, from `$1` on.
     pub fn parameters(&self) -> &[Type] {
-            bytes,
         &self.parameters
     }
 
     /// The plan that it runs by.
     pub fn plan(&self) -> &Plan {
         &self.plan
+    }
+
+    /// About how many bytes it takes, without the tables that it reads.
+    pub fn memory(&self) -> usize {
+        self.bytes
     }
 
     /// Its plan as text, which EXPLAIN prints.
@@ -228,11 +243,6 @@ impl Prepared {
         self.plan.post_order().into_iter().find_map(|node| match &self.plan[node] {
             Operator::Lock { targets, .. } => targets.first().map(|target| target.strength),
             _ => None,
-    /// About how many bytes it takes, without the tables that it reads.
-    pub fn memory(&self) -> usize {
-        self.bytes
-    }
-
         })
     }
 
@@ -405,4 +415,10 @@ impl Prepared {
         let rows = Rows::start(&program, &sources, reader, parameters, options.clone())?;
         Ok(Stream::new(rows, self.columns.clone(), self.registry, surroundings, options))
     }
+}
+
+/// Whether a plan is of one row of expressions, so that there is nothing to choose.
+fn is_one_row(plan: &Plan) -> bool {
+    let is_simple = |node| matches!(&plan[node], Operator::Values { .. } | Operator::Map { .. });
+    plan.post_order().into_iter().all(is_simple)
 }

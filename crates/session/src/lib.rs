@@ -206,6 +206,8 @@ mod pattern_tests;
 #[cfg(test)]
 mod plan_tests;
 #[cfg(test)]
+mod position_tests;
+#[cfg(test)]
 mod precision_tests;
 #[cfg(test)]
 mod source_tests;

@@ -257,3 +257,50 @@ fn a_join_filters_the_scan_below_it() {
         assert_eq!(rows.expect("it is scanned") < 100_000, is_filtered, "{query}: {lines:?}");
     }
 }
+
+#[test]
+fn the_cache_keeps_as_many_plans_as_there_are_bytes_for() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY)").unwrap();
+    let plans = || (database.shared.plans.len(), database.shared.plans.bytes());
+    let mut most = 0;
+    for number in 0..80 {
+        let constants: Vec<String> = (0..2000).map(|constant| format!("{}", constant * 10 + number)).collect();
+        connection.prepare(&format!("SELECT a FROM t WHERE a IN ({})", constants.join(","))).unwrap();
+        most = most.max(plans().1);
+        assert!(most <= 32 << 20, "{most}");
+    }
+    assert!(plans().0 < 80 && most > 16 << 20, "{:?}, {most}", plans());
+    connection.execute("CREATE TABLE u (a bigint)").unwrap();
+    assert_eq!(plans(), (0, 0));
+}
+
+/// A statement is planned when it is prepared, and not when it is executed, by whatever way.
+#[test]
+fn an_execution_does_not_plan() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection
+        .execute("CREATE TABLE t (a bigint PRIMARY KEY, b text); INSERT INTO t SELECT i, i FROM generate_series(1, 100) i")
+        .unwrap();
+    let plans = || database.engine().statistics().plans.get();
+    let before = plans();
+    for (name, statement) in [
+        ("short", "SELECT b FROM t WHERE a = $1"),
+        ("long", "SELECT count(*), max(b) FROM t x JOIN t y USING (a, b) WHERE a > $1"),
+        ("changes", "UPDATE t SET b = b || $1 WHERE a = $1 RETURNING b"),
+    ] {
+        connection.execute(&format!("PREPARE {name} (bigint) AS {statement}")).unwrap();
+    }
+    assert_eq!(plans(), before + 3);
+    for number in 0..50_i64 {
+        for name in ["short", "long", "changes"] {
+            let executed = format!("EXECUTE {name} ({number} + length('x'))");
+            assert_eq!(connection.query_values(&executed, &[]).unwrap().len(), 1, "{executed}");
+            let kept = connection.kept_statement(name).unwrap().clone();
+            assert_eq!(connection.query_values(&kept, &[Value::BigInt(number + 1)]).unwrap().len(), 1);
+        }
+    }
+    assert_eq!(plans(), before + 3);
+}

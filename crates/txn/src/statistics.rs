@@ -72,6 +72,8 @@ pub struct Statistics {
     pub out_of_memory: Counter,
     /// Statements that were run again after a conflict.
     pub restarts: Counter,
+    /// Plans that were optimised.
+    pub plans: Counter,
     /// Blocks that were idle for too long (25P03).
     pub idle_timeouts: Counter,
     /// Checkpoints written.

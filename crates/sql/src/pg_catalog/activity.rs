@@ -8,6 +8,7 @@ use crate::advisory;
 use crate::copy::{Channel, Progress};
 use crate::named::{NamedCursor, NamedStatement};
 use crate::pg_catalog::definitions::number;
+use crate::query::query_memory_used;
 use crate::services::Services;
 use crate::settings::isolation_name;
 use firn_base::SqlState;
@@ -474,6 +475,8 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
             statistics.out_of_memory.get(),
             "Statements that failed for lack of memory (53200).",
         ),
+        ("query_memory_used", query_memory_used(), "Bytes of query_memory that are in use."),
+        ("plans", statistics.plans.get(), "Plans that were optimised."),
         (
             "idle_timeouts",
             statistics.idle_timeouts.get(),

@@ -14,6 +14,7 @@ mod statement;
 pub use binding::with_catalog;
 pub use registry::registry;
 pub use statement::{
-    Execution, Prepared, QueryOutput, check_deferred, check_no_longer_deferred, kept_rows, type_named,
+    Execution, Prepared, QueryOutput, check_deferred, check_no_longer_deferred, kept_rows, query_memory_used,
+    type_named,
 };
 pub(crate) use statement::{load_expressions, surroundings};

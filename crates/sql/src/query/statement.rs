@@ -54,6 +54,11 @@ pub struct Prepared {
 /// The memory budget that all queries of the process share.
 static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
 
+/// How many bytes of their memory the queries of the process have in use.
+pub fn query_memory_used() -> u64 {
+    BUDGET.used()
+}
+
 impl Prepared {
     /// Prepares a query or a row change.
     pub fn new(
@@ -154,14 +159,14 @@ impl Prepared {
         self.prepared.execute(transaction, &others, parameters, Arc::new(surroundings), run_options(options))
     }
 
-    /// Whether it touches few rows, as far as is known before it runs.
-    pub fn is_short(&self) -> bool {
-        self.prepared.is_short()
-    }
-
     /// About how many bytes it takes, without the tables that it reads.
     pub fn memory(&self) -> usize {
         self.prepared.memory()
+    }
+
+    /// Whether it touches few rows, as far as is known before it runs.
+    pub fn is_short(&self) -> bool {
+        self.prepared.is_short()
     }
 
     /// Whether its tables have grown so much that it should be prepared again.
