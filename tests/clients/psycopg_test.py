@@ -200,6 +200,90 @@ with psycopg.connect(autocommit=True) as connection:
         with connection.cursor() as cursor:
             same(sum(1 for _ in cursor.stream("SELECT a FROM copied")), 2000)
 
+    # Cursors of DECLARE, with parameters.
+    with connection.transaction():
+        with connection.cursor(name="above") as cursor:
+            cursor.execute("SELECT g FROM generate_series(1, 10) g WHERE g > %s", [7])
+            same(cursor.fetchall(), [(8,), (9,), (10,)])
+        with connection.cursor(name="by twos") as cursor:
+            cursor.itersize = 2
+            cursor.execute("SELECT g, %s::text FROM generate_series(1, %s) g", ["x", 5])
+            same(list(cursor), [(i, "x") for i in range(1, 6)])
+        with connection.cursor(name="dates") as cursor:
+            cursor.execute("SELECT %s::date + %s, %s", ["2030-01-01", 3, None])
+            same(cursor.fetchone(), (datetime.date(2030, 1, 4), None))
+        with connection.cursor(name="scrolls", scrollable=True) as cursor:
+            cursor.execute("SELECT g FROM generate_series(1, %s) g", [5])
+            cursor.scroll(3)
+            same(cursor.fetchone(), (4,))
+            cursor.scroll(0, "absolute")
+            same(cursor.fetchone(), (1,))
+    with connection.cursor(name="held", withhold=True) as cursor:
+        with connection.transaction():
+            cursor.execute("SELECT g FROM generate_series(%s::int, %s) g", [1, 3])
+        same(cursor.fetchall(), [(1,), (2,), (3,)])
+    # A portal of the protocol is no cursor of pg_cursors.
+    same(connection.execute("SELECT name FROM pg_cursors").fetchall(), [])
+
+    # Numeric parameters keep their digits: in text, in binary and as strings.
+    D = decimal.Decimal
+    connection.execute("CREATE TABLE digits (v numeric(38,18), w numeric(38,0), p numeric(38,30))")
+    for column, value in (
+        ("v", D("0.123456789012345678")),
+        ("v", D("-12345678901234567890.000000000000000001")),
+        ("w", D("1" * 30)),
+        ("w", D("9" * 38)),
+        ("p", D("1E-30")),
+    ):
+        for hole, sent in (("%s", value), ("%b", value), ("%t", value), ("%s", f"{value:f}")):
+            insert = f"INSERT INTO digits ({column}) VALUES ({hole}) RETURNING {column}"
+            same(connection.execute(insert, [sent]).fetchone(), (value,))
+            found = f"SELECT count(*) > 0 FROM digits WHERE {column} = {hole}"
+            same(connection.execute(found, [sent]).fetchone(), (True,))
+    connection.execute("CREATE TABLE prices (qty integer, price numeric(10,4))")
+    connection.execute("INSERT INTO prices VALUES (1, 0.3333), (3, 2)")
+    third = D("0.33333")
+    for query, sent, expected in (
+        ("SELECT CASE WHEN false THEN 1 ELSE {}::numeric END", third, third),
+        ("SELECT CASE WHEN false THEN 0.90 ELSE {}::numeric END", third, third),
+        ("SELECT sum(CASE WHEN qty > 2 THEN 0 ELSE {}::numeric END) FROM prices", third, third),
+        ("SELECT price * CASE WHEN qty > 2 THEN 0.90 ELSE {} END FROM prices WHERE qty = 1", D("0.75"), D("0.249975")),
+        ("SELECT lag(0.90, 5, {}::numeric) OVER () FROM prices LIMIT 1", third, third),
+        ("SELECT {} + 1", D("0.123456789012345678"), D("1.123456789012345678")),
+        ("SELECT {}::text", D("0.123456789012345678"), "0.123456789012345678"),
+        ("SELECT sum(x) FROM (VALUES ({}::numeric), (1)) y(x)", D("0.12345678901234567"), D("1.12345678901234567")),
+        ("SELECT x FROM (SELECT 1.5 AS x UNION ALL SELECT {}) q ORDER BY x LIMIT 1", D("0.00001"), D("0.00001")),
+    ):
+        for hole in ("%b", "%t"):
+            same(connection.execute(query.format(hole), [sent]).fetchone(), (expected,))
+    with connection.cursor() as cursor:
+        tiny = [[D("1E-18")], [D("2E-18")]]
+        cursor.executemany("INSERT INTO digits (v) VALUES (%s)", tiny)
+        same(cursor.execute("SELECT count(*) FROM digits WHERE v IN (%s, %s)", [tiny[0][0], tiny[1][0]]).fetchone(), (2,))
+    same(connection.execute("SELECT %s::numeric", [None]).fetchone(), (None,))
+
+    # EXPLAIN as JSON, with parameters, of queries and of row changes.
+    connection.execute("CREATE TABLE explained (id integer PRIMARY KEY, a integer)")
+    for query, parameters in (
+        ("EXPLAIN (FORMAT JSON) SELECT * FROM explained", []),
+        ("EXPLAIN (ANALYZE, FORMAT JSON) SELECT count(*) FROM explained WHERE a = 1", []),
+        ("EXPLAIN (FORMAT 'json', VERBOSE) SELECT 1", []),
+        ("EXPLAIN (FORMAT JSON) SELECT * FROM explained WHERE id = %s", [1]),
+        ("EXPLAIN (COSTS off, FORMAT JSON) UPDATE explained SET a = %s WHERE id = %s", [2, 3]),
+    ):
+        (plan,) = connection.execute(query, parameters).fetchone()
+        same(isinstance(plan[0]["Plan"]["Node Type"], str), True)
+    connection.execute("EXPLAIN ANALYZE INSERT INTO explained VALUES (%s, %s)", [1, 2])
+    same(connection.execute("SELECT id, a FROM explained").fetchall(), [(1, 2)])
+
+    # A cache of three statements: psycopg lets go of the others by DEALLOCATE.
+    with psycopg.connect(autocommit=True, prepare_threshold=0) as other:
+        other.prepared_max = 3
+        for _ in range(2):
+            for i in range(12):
+                same(other.execute(f"SELECT %s::int + {i}", [1]).fetchone(), (1 + i,))
+        same(other.execute("SELECT count(*) <= 4 FROM pg_prepared_statements").fetchone(), (True,))
+
     # Composed SQL, and parameters whose type differs between calls.
     query = sql.SQL("SELECT {} FROM {} WHERE a = %s").format(sql.Identifier("b"), sql.Identifier("t"))
     for parameter in (1, "1", 1.0, decimal.Decimal(1)):

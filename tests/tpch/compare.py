@@ -8,7 +8,7 @@ answers/q<n>.csv. VENV is a Python environment with the package duckdb; it is cr
 Our answers are text, and are converted to the types of DuckDB's: exact numbers must be equal, floats may
 differ by 1e-9 of their size.
 
-Exit codes: 0 all equal, 1 some differ, 77 DuckDB cannot be installed.
+Exit codes: 0 all equal, 1 some differ or DuckDB cannot be installed.
 """
 
 import csv
@@ -20,7 +20,6 @@ from decimal import Decimal
 
 QUERIES = pathlib.Path(__file__).resolve().parents[2] / "bench" / "engine" / "sql" / "tpch"
 VERSION = "2.0.0"
-UNAVAILABLE = 77
 
 
 def main():
@@ -53,11 +52,12 @@ def again_with_duckdb(venv):
             [str(python), "-m", "pip", "install", "--quiet", f"duckdb=={VERSION}"],
         ]
         for step in steps:
-            if subprocess.run(step).returncode != 0:
-                return UNAVAILABLE
+            # An index may fail once.
+            if subprocess.run(step).returncode != 0 and subprocess.run(step).returncode != 0:
+                return 1
     check = subprocess.run([str(python), "-c", "import duckdb"])
     if check.returncode != 0:
-        return UNAVAILABLE
+        return 1
     return subprocess.run([str(python), __file__, *sys.argv[1:]]).returncode
 
 

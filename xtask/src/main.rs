@@ -18,8 +18,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test   all that a change must pass: tidy, clippy, every test, the models, what compares with
-         PostgreSQL 15, PostgreSQL's clients and the Python package as far as what they need can be had,
-         and fuzz targets building
+         PostgreSQL 15, PostgreSQL's clients, the Python package, and fuzz targets compiling. What is
+         missing is installed from the package registries; what cannot be installed fails
   ci     the same
   tidy   the rules of STYLE.md and docs/decisions that a program can check; quick
   soak [MINUTES]
@@ -32,7 +32,7 @@ cargo xtask COMMAND
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
   beside the steps of `test` that compare with PostgreSQL 15: the SQL corpus, the benchmarks (TPC-H,
-         CH-benCHmark, TPC-DS) and random statements. PostgreSQL is the server that FIRN_POSTGRES names
+         CH-benCHmark, TPC-DS), random statements, and texts with mistakes for the parser. PostgreSQL is the server that FIRN_POSTGRES names
          (HOST:PORT), or one started for them from FIRN_POSTGRES_BIN, Debian's package, the search path,
          or npm's package, which is kept in the target directory
   fuzz-sql [OPTION...]

@@ -4,35 +4,10 @@
 //! `tests/python/requirements.txt` changes.
 
 use crate::metadata;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 const REQUIREMENTS: &str = "tests/python/requirements.txt";
-/// The smallest of them, for checking whether a package index is available.
-const SMALLEST: &str = "iniconfig";
-
-/// Why there is no environment.
-pub enum Missing {
-    /// It cannot be made on this machine: there is no Python, or no package index answers.
-    Unavailable(String),
-    /// It could be made, but an error must be fixed.
-    Broken(String),
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Missing::Unavailable(why) | Missing::Broken(why)) = self;
-        f.write_str(why)
-    }
-}
-
-impl From<String> for Missing {
-    fn from(why: String) -> Missing {
-        Missing::Broken(why)
-    }
-}
-
 /// A virtual environment with the packages that build and test the package.
 pub struct Environment {
     bin: PathBuf,
@@ -41,7 +16,7 @@ pub struct Environment {
 
 impl Environment {
     /// Finds or makes it.
-    pub fn prepare(root: &Path) -> Result<Environment, Missing> {
+    pub fn prepare(root: &Path) -> Result<Environment, String> {
         let home = metadata::target_directory(root)?.join("python");
         let (venv, ready) = (home.join("venv"), home.join("ready"));
         let environment = Environment { bin: venv.join("bin"), wheels: home.join("wheels") };
@@ -50,22 +25,13 @@ impl Environment {
             return Ok(environment);
         }
         let is_new = "import sys; sys.exit('it is older than 3.10' if sys.version_info < (3, 10) else 0)";
-        succeed(Command::new("python3").args(["-c", is_new])).map_err(Missing::Unavailable)?;
+        succeed(Command::new("python3").args(["-c", is_new]))?;
         println!("making a Python environment in {}", venv.display());
         succeed(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&venv))?;
         let mut install = environment.pip("600", "install");
         install.arg("--requirement").arg(root.join(REQUIREMENTS));
-        if let Err(why) = succeed(&mut install) {
-            let probe = home.join("probe");
-            let mut ask = environment.pip("60", "download");
-            ask.args(["--no-deps", "--no-cache-dir", "--retries", "1", "--dest"]).arg(&probe).arg(SMALLEST);
-            let answer = succeed(&mut ask);
-            let _ = std::fs::remove_dir_all(&probe);
-            return Err(match answer {
-                Ok(()) => Missing::Broken(why),
-                Err(_) => Missing::Unavailable(format!("no package index answers: {why}")),
-            });
-        }
+        // An index may fail once.
+        succeed(&mut install).or_else(|_| succeed(&mut install))?;
         std::fs::write(&ready, wanted).map_err(|error| error.to_string())?;
         Ok(environment)
     }
@@ -129,9 +95,9 @@ pub fn wheel(root: &Path) -> bool {
         let mut build = environment.build("release");
         println!("$ {build:?}");
         if !build.current_dir(root).status().is_ok_and(|status| status.success()) {
-            return Err(Missing::Broken("the wheel cannot be built".to_owned()));
+            return Err("the wheel cannot be built".to_owned());
         }
-        Ok(environment.wheel()?)
+        environment.wheel()
     };
     match build() {
         Ok(wheel) => println!("{}", wheel.display()),

@@ -1,7 +1,7 @@
 //! The gate: its steps in order, all of them even after one fails, and a summary.
 
 use crate::postgres::Postgres;
-use crate::python::{Environment, Missing};
+use crate::python::Environment;
 use crate::{metadata, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -149,9 +149,9 @@ impl<'a> Run<'a> {
         if !nightly_has("miri") {
             return Outcome::Skipped("no nightly toolchain with miri");
         }
-        // Tests use the clock and the operating system's generator, which isolation forbids. The epochs
-        // of crossbeam are sound by tree borrows only, make pointers of integers (of which Miri would warn at
-        // each place), and keep their list of threads to the end.
+        // Tests use the clock and the operating system's generator, which isolation forbids. The epochs of
+        // crossbeam are sound by tree borrows only. They make pointers of integers, of which Miri would warn
+        // at each place, and keep their list of threads to the end.
         let flags =
             "-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-ignore-leaks -Zmiri-permissive-provenance";
         let mut miri = |arguments: &[&str]| {
@@ -226,8 +226,7 @@ impl<'a> Run<'a> {
         sanitized(&["-p", "firn-txn", "--lib", "--test", "all"])
     }
 
-    /// PostgreSQL's clients against the server. One that cannot be installed here is skipped: a machine
-    /// without a network must be able to run the tests, too.
+    /// PostgreSQL's clients against the server. One that cannot be installed fails.
     fn clients(&mut self) -> Outcome {
         let Some(firn) = self.program("firn") else { return Outcome::Failed };
         let mut clients = Command::new("tests/clients/run.sh");
@@ -239,18 +238,13 @@ impl<'a> Run<'a> {
     }
 
     /// The Python package's wheel, installed and tested. It is built with the profile of the tests, so that
-    /// the engine is not compiled again. It is skipped only if there is no Python or no package index.
+    /// the engine is not compiled again.
     fn python(&mut self) -> Outcome {
         let environment = match Environment::prepare(self.root) {
             Ok(environment) => environment,
-            Err(Missing::Unavailable(why)) => {
-                let remark = format!("SKIPPED Python package: {why}");
-                println!("{remark}");
-                self.remarks.push(remark);
-                return Outcome::Skipped("it cannot be built and tested here");
-            }
-            Err(Missing::Broken(why)) => {
+            Err(why) => {
                 println!("{why}");
+                self.remarks.push(format!("FAILED Python package: {why}"));
                 return Outcome::Failed;
             }
         };
@@ -372,9 +366,8 @@ impl<'a> Run<'a> {
             println!("{line}");
             self.count.add(&line);
             // The summary repeats them: often only the summary of a run is kept.
-            let is_remark = line.starts_with("SKIPPED ")
-                || line.starts_with("FAILED ")
-                || (line.starts_with("test ") && line.ends_with(" ... FAILED"));
+            let is_remark =
+                line.starts_with("FAILED ") || (line.starts_with("test ") && line.ends_with(" ... FAILED"));
             if is_remark {
                 self.remarks.push(line.into_owned());
             }

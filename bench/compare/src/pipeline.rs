@@ -1,6 +1,6 @@
-//! Reads by primary key over a socket in pipelines, from clients that do little work: their messages
-//! are made beforehand, and of the replies they read tags, lengths and values only. So the server is the
-//! limit, which it is not under pgbench.
+//! Reads by primary key over a socket in pipelines, from clients that do little work. Their messages are
+//! made beforehand. Of the replies they read tags, lengths and values only. So the server is the limit,
+//! which it is not under pgbench.
 //!
 //! The table is pgbench's. Each pipeline is as many Bind and Execute as it has reads and one Sync. A
 //! client has two pipelines in flight, so that the server finds the next one when it has answered one.

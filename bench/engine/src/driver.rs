@@ -2,7 +2,7 @@
 //!
 //! Every thread is a terminal and a client at once: it enters the next input as soon as the last
 //! transaction has committed. A transaction counts once it is durable. Clients of the native
-//! interface do not wait for that: they run ahead and check, after every transaction, how much of the
+//! interface do not wait for that. They run ahead and check after every transaction how much of the
 //! log is durable, as a server with many connections would. Its latency is the time from its start to
 //! that check. Transactions that are not durable at the end do not count.
 

@@ -184,9 +184,9 @@ impl Machine {
         })
     }
 
-    /// How long it takes to read and write `tuples` codes in order, and to read as many places of a table of
-    /// `entries` at random: the sum of the paper's equations 12 to 14, each at its measured speed. For a
-    /// table that fits in a cache, the last is the time of instructions.
+    /// The time to read and write `tuples` codes in order, and to read as many places of a table of
+    /// `entries` at random. It is the sum of the paper's equations 12 to 14, each at its measured speed. For
+    /// a table that fits in a cache, the last is the time of instructions.
     fn step_two(
         &self,
         threads: usize,
@@ -387,8 +387,8 @@ fn checksum<'a>(codes: impl Iterator<Item = &'a Codes>) -> u64 {
     codes.fold(0, |sum, codes| (0..codes.len()).fold(sum, |sum, at| add(sum, codes.number(at))))
 }
 
-/// The paper's §5.1 and 5.2: a merge of the dictionaries without translations; then for every tuple of main a look-up of
-/// its value, and for every tuple a binary search for the value in the merged dictionary.
+/// The paper's §5.1 and 5.2. The dictionaries are merged without translations. Then the value of every tuple of main is
+/// looked up, and the value of every tuple is searched in the merged dictionary by a binary search.
 fn naive(
     main: &Dictionary,
     delta: &Dictionary,

@@ -1,4 +1,4 @@
-//! What planning costs: statements whose text is new each time, and statements that are prepared.
+//! The cost of planning: statements with a new text each time, and prepared statements.
 //!
 //! Everything runs in process, over tables with few rows, so that the time is that of parsing, binding, optimising and starting.
 
@@ -19,10 +19,10 @@ pub struct Line {
     pub whole: Option<Duration>,
 }
 
-/// How many rows the tables have whose keys are looked up.
+/// The number of rows of the tables whose keys are looked up.
 const ROWS: i32 = 1000;
 
-/// Plans statements of each kind so many times.
+/// Plans statements of each kind `rounds` times.
 pub fn run(rounds: usize) -> Result<Vec<Line>> {
     let database = Database::memory()?;
     tpch::load(database.engine(), 0.01, 2, &LoadProgress::default())?;
@@ -48,7 +48,7 @@ pub fn run(rounds: usize) -> Result<Vec<Line>> {
         lines.push(prepared(&mut connection, name, sql, rounds, key)?);
     }
     let wide = |what: &str, count: usize, separator: &str| vec![what; count].join(separator);
-    let fresh = |text: String| move |round: usize| format!("{text} -- {round}");
+    let fresh = |text: String| move |_: usize| text.clone();
     let few = rounds.div_ceil(50);
     let sum = format!("SELECT {} FROM items WHERE id = 1", wide("price", 1000, " + "));
     lines.push(new_texts(&mut connection, "a sum of 1,000 columns", few, true, fresh(sum))?);
@@ -58,7 +58,8 @@ pub fn run(rounds: usize) -> Result<Vec<Line>> {
     let calls = format!("SELECT {}price{} FROM items WHERE id = 1", "abs(".repeat(90), ")".repeat(90));
     lines.push(new_texts(&mut connection, "90 nested calls", few, true, fresh(calls))?);
     for (number, sql) in (1..).zip(TPCH) {
-        let text = sql.trim_end().trim_end_matches(';').to_owned();
+        let of_query: Vec<&str> = sql.lines().filter(|line| !line.starts_with("--")).collect();
+        let text = of_query.join(" ").trim_end_matches(';').to_owned();
         lines.push(new_texts(&mut connection, &format!("TPC-H {number}"), few, false, fresh(text))?);
     }
     Ok(lines)
@@ -73,16 +74,21 @@ fn new_texts(
     text: impl Fn(usize) -> String,
 ) -> Result<Line> {
     let (mut plans, mut wholes) = (Vec::new(), Vec::new());
+    // Another comment behind the first word makes it another text.
+    let new = |text: &str, number: usize| {
+        let (first, rest) = text.split_once(' ').expect("it has several words");
+        format!("{first} /* {number} */ {rest}")
+    };
     for round in 0..rounds {
-        // Blanks make it another text.
-        let prepared = format!(" {}", text(round));
+        let text = text(round);
+        let prepared = new(&text, 2 * round);
         let start = Instant::now();
         connection.prepare(&prepared)?;
         plans.push(start.elapsed());
         if runs {
-            let text = format!("  {}", text(round));
+            let run = new(&text, 2 * round + 1);
             let start = Instant::now();
-            connection.query_values(text.as_str(), ())?;
+            connection.query_values(run.as_str(), ())?;
             wholes.push(start.elapsed());
         }
     }

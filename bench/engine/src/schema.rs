@@ -1,6 +1,5 @@
-//! Table definitions of the workloads, written once and used three ways: as SQL text for any
-//! server, as catalog entries made through the transaction API, and as column ids for typed
-//! access.
+//! Table definitions of the workloads. They are used as SQL text for any server, as catalog entries
+//! made through the transaction API, and as column ids for typed access.
 //!
 //! The [`tables!`] macro turns one listing into a module per table with a constant per column and
 //! a [`TableSchema`]; nothing else in this crate numbers columns.

@@ -1,9 +1,9 @@
 //! TPC-H, CH-benCHmark and TPC-DS, run on a server of ours and on PostgreSQL 15 over the same rows.
 //!
-//! Both servers get the rows by COPY: those of TPC-H and CH-benCHmark from generators in this process, those of TPC-DS, with its
-//! queries, from a directory that `tests/tpcds/make.py` has made. Each benchmark has a schema of its own. Columns must have the
-//! same names and types, and the rows must be the same: in any order, except for the leading columns of ORDER BY, which must be
-//! in PostgreSQL's order. A query that ends in LIMIT is also run without it, since LIMIT may cut rows with equal keys.
+//! Both servers get the rows by COPY: those of TPC-H and CH-benCHmark from generators in this process, those of TPC-DS, with
+//! its queries, from a directory that `tests/tpcds/make.py` has made. Each benchmark has a schema of its own. Columns must have
+//! the same names and types, and the rows must be the same. They may be in any order, except for the leading columns of ORDER
+//! BY. A query that ends in LIMIT is also run without it, since LIMIT may cut rows with equal keys.
 
 use crate::Outcome;
 use crate::server::Server;

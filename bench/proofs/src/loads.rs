@@ -1,8 +1,8 @@
 //! Loads for the trial of a server that is killed: some from files, some from the client, some whose redo remains in
 //! memory and some whose redo is spilled long before they commit.
 //!
-//! Every load has a number of its own and rows `(load, row, what)`, so that afterwards the table shows of each load
-//! whether it is there as a whole, in part, or not at all. Each client tries a load once and continues with the next number.
+//! Every load has a number of its own and rows `(load, row, what)`. So the table shows for each load whether it was stored
+//! as a whole, in part, or not at all. Each client tries a load once and continues with the next number.
 
 use crate::wire_client::WireClient;
 use firn_base::random::Random;

@@ -4,6 +4,7 @@
 mod answers;
 mod beside;
 mod crash;
+mod full_disk;
 mod isolation;
 mod loads;
 mod restart;
@@ -31,6 +32,8 @@ enum Command {
     Restart(restart::Options),
     /// Kills a server under load, repeatedly, and checks what is durable.
     Crash(crash::Options),
+    /// Fills the disk of a server, and checks what it has kept. Ends with 77 if no file system can be mounted.
+    FullDisk(full_disk::Options),
     /// Random histories of transactions, in process or beside kills, checked for anomalies.
     Isolation(isolation::Options),
 }
@@ -41,6 +44,10 @@ fn main() -> ExitCode {
         Command::Beside(options) => beside::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Crash(options) => crash::run(options),
+        Command::FullDisk(options) => match full_disk::run(options) {
+            Ok(None) => return ExitCode::from(full_disk::UNAVAILABLE),
+            outcome => outcome.map(drop),
+        },
         Command::Isolation(options) => isolation::run(options),
     };
     match outcome {

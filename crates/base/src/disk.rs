@@ -8,6 +8,7 @@
 //! rest 58030.
 
 mod direct;
+mod extents;
 mod simulated;
 
 pub use direct::{PAGE_BYTES, PageBuffer};
@@ -96,6 +97,11 @@ pub trait DiskFile: Send + Sync + Debug {
 
     /// Truncates the file or extends it with zeros.
     fn set_len(&self, length: u64) -> Result<()>;
+
+    /// Makes the file at least `length` bytes long, by zeros, and reserves the space for these bytes on the disk: a later
+    /// write there does not fail because the disk is full. What has been written stays. After an error the file may
+    /// have got part of the space.
+    fn allocate(&self, length: u64) -> Result<()>;
 
     /// Makes the file's bytes and length durable.
     ///
@@ -322,6 +328,33 @@ impl DiskFile for RealFile {
         self.file.set_len(length).map_err(|error| io_error("set the length of", &self.path, &error))
     }
 
+    fn allocate(&self, length: u64) -> Result<()> {
+        let failed = |error| Err(io_error("allocate space for", &self.path, &error));
+        // Miri does not know the call.
+        while !cfg!(miri) {
+            // SAFETY: the call takes no address.
+            let allocated = unsafe { libc::fallocate(self.file.as_raw_fd(), 0, 0, length as libc::off_t) };
+            let error = match allocated {
+                0 => return Ok(()),
+                _ => io::Error::last_os_error(),
+            };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => break,
+                _ => return failed(error),
+            }
+        }
+        // A file system without the call, where only what is written is allocated. The file is taken to have no holes.
+        let zeros = vec![0; 1 << 20];
+        let mut at = self.len()?;
+        while at < length {
+            let step = (length - at).min(zeros.len() as u64);
+            self.write_at(&zeros[..step as usize], at)?;
+            at += step;
+        }
+        Ok(())
+    }
+
     fn sync(&self) -> Result<()> {
         self.file.sync_data().map_err(|error| io_error("sync file", &self.path, &error))
     }
@@ -367,6 +400,7 @@ mod tests {
         assert_eq!(&brave, b"\0\0brave");
         file.set_len(11).unwrap();
         file.set_len(16).unwrap();
+        file.allocate(12).unwrap();
         file.sync().unwrap();
         let mut buffer = [9; 20];
         assert_eq!(file.read_at(&mut buffer, 4).unwrap(), 12);
@@ -390,6 +424,11 @@ mod tests {
         assert_eq!(disk.lock(&root.join("LOCK")).unwrap_err().state(), SqlState::OBJECT_IN_USE);
         drop(held);
         drop(disk.lock(&root.join("LOCK")).unwrap());
+        let allocated = disk.open(&other).unwrap();
+        allocated.allocate(9000).unwrap();
+        assert_eq!(allocated.len().unwrap(), 9000);
+        assert_eq!(allocated.read_at(&mut buffer, 0).unwrap(), 20);
+        assert_eq!(&buffer[..5], b"new\0\0");
         disk.remove(&other).unwrap();
         let temporary = disk.create_temporary(&inner).unwrap();
         temporary.write_at(b"rows", 0).unwrap();

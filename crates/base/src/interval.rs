@@ -139,13 +139,12 @@ pub fn parse_within(text: &str, modifier: i32, style: IntervalStyle) -> Result<I
         Some(iso) => parse_iso(iso).ok_or_else(syntax)?,
         None => parse_words(trimmed, modifier, style).ok_or_else(syntax)?,
     };
-    sum.finish().ok_or_else(|| {
-        Error::new(
-            SqlState::DATETIME_FIELD_OVERFLOW,
-            format!("interval field value out of range: \"{text}\""),
-        )
-    })
+    let field_overflow =
+        || Error::new(INTERVAL_FIELD_OVERFLOW, format!("interval field value out of range: \"{text}\""));
+    sum.finish().ok_or_else(field_overflow)?.ok_or_else(out_of_range)
 }
+
+const INTERVAL_FIELD_OVERFLOW: SqlState = SqlState::new("22015");
 
 /// Appends an interval.
 pub fn write(interval: &Interval, style: IntervalStyle, out: &mut String) {
@@ -198,6 +197,7 @@ fn write_postgres(interval: &Interval, out: &mut String) {
 /// Sums of the parts while reading, wide enough that overflow is detected only at the end.
 #[derive(Default)]
 struct Sum {
+    years: i128,
     months: i128,
     days: i128,
     micros: i128,
@@ -246,29 +246,33 @@ impl Sum {
     /// Adds a number of a unit; a fraction of a large unit becomes smaller ones.
     fn add(&mut self, number: Number, unit: &Unit) {
         let Number { whole, billionths, .. } = number;
-        let (months, days, day_billionths, micros) = match unit.size {
-            Size::Micros(size) => (0, 0, 0, whole * size + rounded(billionths * size)),
-            Size::Days(size) => (0, whole * size, billionths * size, 0),
-            Size::Month => (whole, 0, billionths * 30, 0),
+        let (years, months, days, day_billionths, micros) = match unit.size {
+            Size::Micros(size) => (0, 0, 0, 0, whole * size + rounded(billionths * size)),
+            Size::Days(size) => (0, 0, whole * size, billionths * size, 0),
+            Size::Month => (0, whole, 0, billionths * 30, 0),
             // A fraction of a year is rounded to months.
-            Size::Months(size) => (whole * size + rounded(billionths * size), 0, 0, 0),
+            Size::Years(size) => (whole * size, rounded(billionths * size * 12), 0, 0, 0),
         };
         let of_days = rounded(day_billionths % BILLION * i128::from(MICROS_PER_DAY));
+        self.years += number.signed(years);
         self.months += number.signed(months);
         self.days += number.signed(days + day_billionths / BILLION);
         self.micros += number.signed(micros + of_days);
     }
 
     fn negate(&mut self) {
-        (self.months, self.days, self.micros) = (-self.months, -self.days, -self.micros);
+        (self.years, self.months) = (-self.years, -self.months);
+        (self.days, self.micros) = (-self.days, -self.micros);
     }
 
-    fn finish(self) -> Option<Interval> {
-        Some(Interval {
-            months: self.months.try_into().ok()?,
-            days: self.days.try_into().ok()?,
-            nanoseconds: (self.micros * i128::from(NANOS_PER_MICRO)).try_into().ok()?,
-        })
+    /// `None` if a field has no room for its value; nothing within it if the months have none for the years.
+    fn finish(self) -> Option<Option<Interval>> {
+        let years: i32 = self.years.try_into().ok()?;
+        let months: i32 = self.months.try_into().ok()?;
+        let days = self.days.try_into().ok()?;
+        let nanoseconds = (self.micros * i128::from(NANOS_PER_MICRO)).try_into().ok()?;
+        let months = i32::try_from(i64::from(years) * 12 + i64::from(months)).ok();
+        Some(months.map(|months| Interval { months, days, nanoseconds }))
     }
 }
 
@@ -291,7 +295,7 @@ enum Size {
     Days(i128),
     /// A fraction of it is days, 30 for a whole month.
     Month,
-    Months(i128),
+    Years(i128),
 }
 
 const UNITS: [Unit; 12] = [
@@ -307,10 +311,10 @@ const UNITS: [Unit; 12] = [
     unit(&["d", "day", "days"], 1 << 5, Size::Days(1)),
     unit(&["w", "week", "weeks"], 1 << 6, Size::Days(7)),
     unit(&["mon", "mons", "month", "months"], MONTH, Size::Month),
-    unit(&["y", "yr", "yrs", "year", "years"], 1 << 8, Size::Months(12)),
-    unit(&["decade", "decades", "dec", "decs"], 1 << 9, Size::Months(120)),
-    unit(&["c", "cent", "century", "centuries"], 1 << 10, Size::Months(1_200)),
-    unit(&["mil", "mils", "millennium", "millennia"], 1 << 11, Size::Months(12_000)),
+    unit(&["y", "yr", "yrs", "year", "years"], 1 << 8, Size::Years(1)),
+    unit(&["decade", "decades", "dec", "decs"], 1 << 9, Size::Years(10)),
+    unit(&["c", "cent", "century", "centuries"], 1 << 10, Size::Years(100)),
+    unit(&["mil", "mils", "millennium", "millennia"], 1 << 11, Size::Years(1_000)),
 ];
 
 const fn unit(names: &'static [&'static str], field: Fields, size: Size) -> Unit {
@@ -458,7 +462,7 @@ fn year_month(word: &str) -> Option<i128> {
         None => (false, word.strip_prefix('+').unwrap_or(word)),
     };
     let (years, months) = digits.split_once('-')?;
-    let months = i128::from(years.parse::<u32>().ok()?) * 12
+    let months = i128::from(years.parse::<u64>().ok()?) * 12
         + i128::from(months.parse::<u32>().ok().filter(|m| *m < 12)?);
     Some(if negative { -months } else { months })
 }
@@ -488,36 +492,67 @@ fn clock(word: &str, is_minute_to_second: bool) -> Option<i128> {
     Some(if negative { -micros } else { micros })
 }
 
-/// ISO 8601 with designators, after its `P`.
+/// ISO 8601 after its `P`: `1Y2M3DT4H5M6.7S`, `0001-02-03T04:05:06`, `00010203T040506`. The date and the time
+/// may have different forms.
 fn parse_iso(text: &str) -> Option<Sum> {
-    let mut sum = Sum::default();
-    let mut in_time = false;
-    let mut rest = text;
-    if rest.is_empty() {
+    if text.is_empty() {
         return None;
     }
-    while !rest.is_empty() {
-        if let Some(after) = rest.strip_prefix('T').filter(|_| !in_time) {
-            in_time = true;
-            rest = after;
-            continue;
-        }
-        let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
-        let number = Number::read(&rest[..end])?;
-        let unit = match (rest.as_bytes()[end], in_time) {
-            (b'Y', false) => "y",
-            (b'M', false) => "mon",
-            (b'W', false) => "w",
-            (b'D', false) => "d",
-            (b'H', true) => "h",
-            (b'M', true) => "m",
-            (b'S', true) => "s",
-            _ => return None,
-        };
-        sum.add(number, Unit::called(unit)?);
-        rest = &rest[end + 1..];
+    let mut sum = Sum::default();
+    let (date, time) = text.split_once('T').unwrap_or((text, ""));
+    if date.contains(|c: char| c.is_ascii_alphabetic()) {
+        add_designated(&mut sum, date, &[('Y', "y"), ('M', "mon"), ('W', "w"), ('D', "d")])?;
+    } else if !date.is_empty() {
+        add_in_order(&mut sum, date, '-', [4, 2, 2], ["y", "mon", "d"])?;
+    }
+    if time.contains(|c: char| c.is_ascii_alphabetic()) {
+        add_designated(&mut sum, time, &[('H', "h"), ('M', "m"), ('S', "s")])?;
+    } else if !time.is_empty() {
+        add_in_order(&mut sum, time, ':', [2, 2, 2], ["h", "m", "s"])?;
     }
     Some(sum)
+}
+
+/// Adds numbers that each have a letter behind them.
+fn add_designated(sum: &mut Sum, mut rest: &str, units: &[(char, &str)]) -> Option<()> {
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| c.is_ascii_alphabetic())?;
+        let (letter, unit) = units.iter().find(|(letter, _)| rest[end..].starts_with(*letter))?;
+        sum.add(Number::read(&rest[..end])?, Unit::called(unit)?);
+        rest = &rest[end + letter.len_utf8()..];
+    }
+    Some(())
+}
+
+/// Adds numbers by their order: with separators, or so many digits for each.
+fn add_in_order(
+    sum: &mut Sum,
+    text: &str,
+    separator: char,
+    widths: [usize; 3],
+    units: [&str; 3],
+) -> Option<()> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let negative = digits.len() < text.len();
+    let is_without_separators = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len())
+        == widths.iter().sum::<usize>()
+        && !digits.contains(separator);
+    let numbers = if is_without_separators {
+        let (first, rest) = digits.split_at(widths[0]);
+        let (second, third) = rest.split_at(widths[1]);
+        vec![first, second, third]
+    } else {
+        digits.split(separator).collect()
+    };
+    if numbers.len() > units.len() {
+        return None;
+    }
+    for (place, (number, unit)) in numbers.into_iter().zip(units).enumerate() {
+        let number = Number::read(number)?;
+        let negative = number.negative || negative && (place == 0 || is_without_separators);
+        sum.add(Number { negative, ..number }, Unit::called(unit)?);
+    }
+    Some(())
 }
 
 #[cfg(test)]
@@ -543,6 +578,12 @@ mod tests {
             ("P1DT2H", "1 day 02:00:00"),
             ("P1Y2M3DT4H5M6.7S", "1 year 2 mons 3 days 04:05:06.7"),
             ("P2W", "14 days"),
+            ("P0001-02-03T04:05:06.7", "1 year 2 mons 3 days 04:05:06.7"),
+            ("P00010203T-040506", "1 year 2 mons 3 days -04:05:06"),
+            ("P1-2T3H", "1 year 2 mons 03:00:00"),
+            ("P-1-2", "-10 mons"),
+            ("PT1", "01:00:00"),
+            ("P1-2-3-4", "22007 invalid input syntax for type interval: \"P1-2-3-4\""),
             ("-1 day 02:03:04", "-1 days +02:03:04"),
             ("1 day ago", "-1 days"),
             ("-1 year -2 mons +3 days -04:05:06", "-1 years -2 mons +3 days -04:05:06"),
@@ -562,7 +603,7 @@ mod tests {
             ("250 ms", "00:00:00.25"),
             ("hello", "22007 invalid input syntax for type interval: \"hello\""),
             ("", "22007 invalid input syntax for type interval: \"\""),
-            ("3000000000 days", "22008 interval field value out of range: \"3000000000 days\""),
+            ("3000000000 days", "22015 interval field value out of range: \"3000000000 days\""),
         ];
         for (text, written) in cases {
             assert_eq!(through(text), written, "{text}");

@@ -3,7 +3,7 @@
 //! Bytes arrive in pieces cut anywhere. Only the ends of records have to be found in order. For that each byte is
 //! examined once, however small the pieces are, which takes a small part of the time of reading the fields
 //! (Mühlbauer, "On Scalable and Flexible Transaction and Query Processing in Main-Memory Database Systems", dissertation,
-//! TU München 2016, §3.3.3, "safe mode"). A piece that brings its own search for the ends of records is searched again
+//! TU München 2016, §3.3.3, "safe mode"). A piece with its own search for the ends of records is searched again
 //! if it does not begin as the search assumed.
 
 use crate::fault::record_context;

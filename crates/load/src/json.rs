@@ -1,8 +1,8 @@
 //! JSON lines: an object on every line, whose keys are the names of columns.
 //!
 //! The `serde_json` crate finds the ends of values and unescapes strings. Values keep their text from the
-//! file and are read as literals of their columns' types, so that no digit of a number is lost
-//! and errors name line, column and value. Arrays and objects within a row are text as in the file.
+//! file and are read as literals of their columns' types. So no digit of a number is lost, and errors
+//! name line, column and value. Arrays and objects within a row are text as in the file.
 
 use crate::chunk::{Chunk, Cutter};
 use crate::columns::ColumnBuilder;
@@ -291,8 +291,8 @@ impl<P: FnMut(&str) -> Option<usize>> Visitor<'_> for Key<'_, P> {
     }
 }
 
-/// Infers the columns of a file from its beginning, up to [`SAMPLE_BYTES`] or the whole file: its keys in order of appearance,
-/// with the first of `bigint`, `double precision` and `boolean` that all values have, else `text`.
+/// Infers the columns of a file from its beginning, up to [`SAMPLE_BYTES`] or the whole file. They are its keys in order of
+/// appearance. The type is the first of `bigint`, `double precision` and `boolean` that all values have, else `text`.
 pub fn sniff(file: &str, sample: &[u8], on_error: OnError) -> Result<Vec<(String, SqlType)>> {
     let mut sample = sample.to_vec();
     match memchr::memrchr(b'\n', &sample) {

@@ -1,9 +1,9 @@
 //! Eight fields of a column at once, in the lanes of wide registers.
 //!
-//! A column is mostly numbers of one form, so that eight of them can be read by the same steps, without a branch. The steps
-//! are plain loops over arrays, which the compiler turns into instructions for eight lanes or four, depending on the processor:
-//! all of them are inlined into callers that are compiled for it ([`Kernel`]). A lane that holds another form is reported, and
-//! its field is read by itself (`number`). The tests compare the two.
+//! A column is mostly numbers of one form, so that eight of them can be read by the same steps, without a branch. The steps are
+//! plain loops over arrays, which the compiler turns into instructions for eight lanes or four, depending on the processor. All
+//! of them are inlined into callers that are compiled for it ([`Kernel`]). A lane that holds another form is reported, and its
+//! field is read by itself (`number`). The tests compare the two.
 //!
 //! Mühlbauer (dissertation, TU München 2016, §3.3.3) validates and folds the digits of one number by SIMD. Here a column of a
 //! chunk is read as a whole, so that lanes can be rows.
@@ -351,8 +351,8 @@ fn date(back: u64, front: u64, length: u64) -> (i64, u64) {
     let pairs = pairs(digits);
     let year = (pairs & 0xff) * 100 + (pairs >> 16 & 0xff);
     let (month, day) = (pairs >> 32 & 0xff, pairs >> 48);
-    // Quotients by multiplication, since no processor divides lanes: 5243 / 2^19 is slightly more than a hundredth, 13108 / 2^16
-    // than a fifth; both are exact for the values that occur here.
+    // Quotients by multiplication, since no processor divides lanes. 5243 / 2^19 is slightly more than a hundredth, 13108 /
+    // 2^16 than a fifth; both are exact for the values that occur here.
     let hundreds = |year: u64| (year * 5243) >> 19;
     let century = hundreds(year);
     let is_leap = bit(year & 3 == 0 && (century * 100 != year || century & 3 == 0));

@@ -1,8 +1,8 @@
 //! The quick ways to read numbers and dates from a file, eight digits at a time.
 //!
-//! Each function gets the bytes around the field, so that it may load words that begin before it. It returns `None` for
-//! every form that it does not support: rare spellings and errors are left to the general parser, which alone defines what is
-//! valid (`firn_base::text` and its neighbours). The tests compare the two.
+//! Each function gets the bytes around the field, so that it may load words that begin before it. It returns `None` for every
+//! form that it does not support. Rare spellings and errors are left to the general parser, which alone defines what is valid
+//! (`firn_base::text` and its neighbours). The tests compare the two.
 //!
 //! Mühlbauer (dissertation, TU München 2016, §3.3.3) validates digits with SSE 4.2 and folds them one by one. Here eight in a
 //! word are validated and folded in a dozen operations (Langdale and Lemire, "Parsing gigabytes of JSON per second", VLDB

@@ -623,7 +623,7 @@ impl RecordReader {
     }
 }
 
-/// The approximate number of bytes of a chunk that are read into all columns before the next ones: they and the ends of their
+/// The approximate number of bytes of a chunk that are read into all columns before the next ones. They and the ends of their
 /// fields remain in the nearest cache of the processor meanwhile.
 const STRETCH_BYTES: usize = 16 << 10;
 

@@ -47,8 +47,8 @@ pub fn is_damage(error: &io::Error) -> bool {
         && matches!(error.kind(), InvalidData | InvalidInput | Other | UnexpectedEof)
 }
 
-/// The length of a file that can be read at any offset: `None` for one that is compressed, or is a pipe, or seems empty, as do those
-/// that the system generates when they are read. It is at its beginning.
+/// The length of a file that can be read at any offset. `None` for one that is compressed, is a pipe, or seems empty, like
+/// files that the system generates when they are read. It is at its beginning.
 pub fn plain_bytes(file: &mut File) -> io::Result<Option<u64>> {
     let metadata = file.metadata()?;
     let is_plain = metadata.is_file() && metadata.len() > 0 && packing(file)?.is_none();

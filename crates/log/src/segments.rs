@@ -5,13 +5,18 @@
 //! filled with zeros before its first use, and a segment that a checkpoint has made superfluous becomes a
 //! spare for the next one. A file gets its segment name only after its header is on disk: a segment name
 //! with a torn header is always damage.
+//!
+//! The space of a segment is allocated before it counts as ready. So a write to the log does not meet a full disk; only
+//! preparing a segment does, before any commit depends on it (docs/decisions/0061-space-before-a-commit.md).
 
-use crate::format::{DATA_START, DatabaseId, SegmentHeader, parse_segment_name, segment_name};
+use crate::format::{
+    DATA_START, DatabaseId, GROUP_ALIGNMENT, SegmentHeader, parse_segment_name, segment_name,
+};
 use firn_base::clock::{Instant, now};
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Lsn, Result};
+use firn_base::{Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,7 +49,7 @@ pub struct Segment {
 pub enum Fill {
     /// Yes: many small flushes will follow.
     Zeros,
-    /// No: one write is about to cover it all.
+    /// No: few large writes are about to cover it all.
     Nothing,
 }
 
@@ -60,7 +65,12 @@ pub struct Segments {
     used: VecDeque<SegmentHeader>,
     /// Segments ready for use, next first.
     ready: VecDeque<Segment>,
+    /// The segment being written and the position where writing begins, if there was no space for the rest of it when
+    /// the log was opened: a copy of a file may take less space than the file.
+    unallocated: Option<(Segment, Lsn)>,
     spares: Vec<PathBuf>,
+    /// Whether the disk has lacked space for a segment of the usual length.
+    lacked_space: bool,
     /// When writing of the present segment began.
     begun: Instant,
     /// How to create the next segment, depending on how long the last one lasted.
@@ -97,7 +107,7 @@ pub fn open_segment(disk: &dyn Disk, directory: &Path, number: u64, database: Da
 
 impl Segments {
     /// Takes over the files in `directory` for writing at `at`; returns also the segment to write first. Syncs what a reader has
-    /// read up to `at`, and removes leftovers of a crash.
+    /// read up to `at`, and removes leftovers of a crash. Succeeds on a full disk unless the log is new.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -113,13 +123,16 @@ impl Segments {
             file_bytes,
             used: VecDeque::new(),
             ready: VecDeque::new(),
+            unallocated: None,
             spares: Vec::new(),
+            lacked_space: false,
             begun: now(),
             fill_ahead: Fill::Zeros,
             random: Random::from_entropy(),
             disk,
         };
         let mut current = None;
+        let mut without_space = Vec::new();
         for number in segment_numbers(&*segments.disk, directory)? {
             let segment = match open_segment(&*segments.disk, directory, number, database)? {
                 Found::Segment(segment) => segment,
@@ -128,18 +141,27 @@ impl Segments {
                     continue;
                 }
             };
-            if segment.file.len()? < segment.header.file_bytes {
-                segment.file.set_len(segment.header.file_bytes)?;
-            }
+            let has_space = match segment.file.allocate(segment.header.file_bytes) {
+                Err(error) if error.state() == SqlState::DISK_FULL => false,
+                outcome => outcome.map(|()| true)?,
+            };
             // A crash of the process may have left unsynced bytes that recovery has just read as
             // committed. The sync makes them so.
             segment.file.sync()?;
             if segment.header.first <= at {
                 segments.used.push_back(segment.header);
+                segments.unallocated = (!has_space).then(|| (segment.clone(), at));
                 current = Some(segment);
-            } else {
+            } else if has_space && without_space.is_empty() {
                 segments.ready.push_back(segment);
+            } else {
+                without_space.push(segment.path);
             }
+        }
+        // The last one first: a segment that is missing before another would be damage.
+        for path in without_space.into_iter().rev() {
+            segments.disk.remove(&path)?;
+            segments.disk.sync_directory(directory)?;
         }
         for name in segments.disk.list(directory)? {
             let path = directory.join(&name);
@@ -162,7 +184,7 @@ impl Segments {
             None => {
                 assert!(segments.ready.is_empty(), "the log continues where reading it ended");
                 segments.prepare_at(0, at, FIRST_FILE_BYTES.min(file_bytes), Fill::Zeros)?;
-                let first = segments.next(Fill::Zeros)?;
+                let first = segments.next();
                 segments.fill_ahead = Fill::Zeros;
                 first
             }
@@ -170,16 +192,22 @@ impl Segments {
         Ok((segments, current))
     }
 
-    /// The segment after the last one used. Creates it now if none is ready.
-    pub fn next(&mut self, fill: Fill) -> Result<Segment> {
-        if self.ready.is_empty() {
-            self.prepare(fill)?;
-        }
-        let segment = self.ready.pop_front().expect("just prepared");
+    /// The segment after the last one used. Panics if none is ready: only what has [space](Segments::allocated) is written.
+    pub fn next(&mut self) -> Segment {
+        let segment = self.ready.pop_front().expect("what is written has space");
         self.used.push_back(segment.header);
         self.fill_ahead = if self.begun.elapsed() < QUICK { Fill::Nothing } else { Fill::Zeros };
         self.begun = now();
-        Ok(segment)
+        segment
+    }
+
+    /// Everything before this position has space on the disk.
+    pub fn allocated(&self) -> Lsn {
+        match (&self.unallocated, self.ready.back()) {
+            (Some((_, at)), _) => *at,
+            (None, Some(last)) => last.header.end(),
+            (None, None) => self.used.back().expect("an open log has a segment").end(),
+        }
     }
 
     /// Makes sure that the next segment is ready.
@@ -187,20 +215,54 @@ impl Segments {
         if self.ready.is_empty() { self.prepare(self.fill_ahead) } else { Ok(()) }
     }
 
+    /// Allocates space for everything before `lsn`, of which `entry_bytes` belong together. 53100 if the disk is full:
+    /// then the log is as it was, or has got part of the space.
+    pub fn allocate(&mut self, lsn: Lsn, entry_bytes: u64) -> Result<()> {
+        if let Some((segment, _)) = &self.unallocated {
+            segment.file.allocate(segment.header.file_bytes)?;
+            segment.file.sync()?;
+            self.unallocated = None;
+        }
+        while self.allocated() < lsn {
+            self.prepare(if entry_bytes >= self.file_bytes { Fill::Nothing } else { self.fill_ahead })?;
+        }
+        Ok(())
+    }
+
+    /// Prepares another segment: a smaller one if the disk does not have the space.
     fn prepare(&mut self, fill: Fill) -> Result<()> {
         let last = self.ready.back().map(|segment| &segment.header).or(self.used.back());
         let last = *last.expect("an open log has a segment");
-        let file_bytes = self.file_bytes.min(last.file_bytes * 2);
-        self.prepare_at(last.number + 1, last.end(), file_bytes, fill)
+        let mut file_bytes = self.file_bytes.min(last.file_bytes * 2);
+        loop {
+            match self.prepare_at(last.number + 1, last.end(), file_bytes, fill) {
+                Err(error) if error.state() == SqlState::DISK_FULL => {
+                    self.lacked_space = true;
+                    if file_bytes <= FIRST_FILE_BYTES {
+                        return Err(error);
+                    }
+                    file_bytes =
+                        FIRST_FILE_BYTES.max((file_bytes / 2).next_multiple_of(GROUP_ALIGNMENT as u64));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Whether the disk has lacked space for a segment of the usual length since the last call.
+    pub fn take_lack_of_space(&mut self) -> bool {
+        std::mem::take(&mut self.lacked_space)
     }
 
     fn prepare_at(&mut self, number: u64, first: Lsn, file_bytes: u64, fill: Fill) -> Result<()> {
         let temporary = self.directory.join(PREPARING);
-        let prepared = self.make(&temporary, number, first, file_bytes, fill);
+        let path = self.directory.join(segment_name(number));
+        let prepared = self.make(&temporary, &path, number, first, file_bytes, fill);
         if prepared.is_err() {
             // On a full disk the file is removed again to free its space. If that fails too, the first
             // error is the more useful one.
             let _ = self.disk.remove(&temporary);
+            let _ = self.disk.remove(&path);
         }
         self.ready.push_back(prepared?);
         Ok(())
@@ -209,26 +271,25 @@ impl Segments {
     fn make(
         &mut self,
         temporary: &Path,
+        path: &Path,
         number: u64,
         first: Lsn,
         file_bytes: u64,
         fill: Fill,
     ) -> Result<Segment> {
         let spare = if file_bytes == self.file_bytes { self.spares.pop() } else { None };
-        let file = match spare {
+        let file = match &spare {
             Some(spare) => {
-                self.disk.rename(&spare, temporary)?;
+                self.disk.rename(spare, temporary)?;
                 self.disk.open(temporary)?
             }
-            None => {
-                let file = self.disk.create(temporary)?;
-                match fill {
-                    Fill::Zeros => write_zeros(&*file, file_bytes)?,
-                    Fill::Nothing => file.set_len(file_bytes)?,
-                }
-                file
-            }
+            None => self.disk.create(temporary)?,
         };
+        // First, since a full disk then fails it at once, and without filling up for others.
+        file.allocate(file_bytes)?;
+        if spare.is_none() && fill == Fill::Zeros {
+            write_zeros(&*file, file_bytes)?;
+        }
         let header = SegmentHeader {
             number,
             first,
@@ -238,11 +299,10 @@ impl Segments {
         };
         file.write_at(&header.encode(), 0)?;
         file.sync()?;
-        let path = self.directory.join(segment_name(number));
-        self.disk.rename(temporary, &path)?;
+        self.disk.rename(temporary, path)?;
         self.disk.sync_directory(&self.directory)?;
-        let file = self.disk.open_write_through(&path)?;
-        Ok(Segment { header, file, path })
+        let file = self.disk.open_write_through(path)?;
+        Ok(Segment { header, file, path: path.to_owned() })
     }
 
     /// Removes or recycles the segments that end at or before `lsn`, but never the one being written.
@@ -262,6 +322,11 @@ impl Segments {
             changed = true;
         }
         if changed { self.disk.sync_directory(&self.directory) } else { Ok(()) }
+    }
+
+    /// Whether a segment precedes the one being written.
+    pub fn has_whole(&self) -> bool {
+        self.used.len() > 1
     }
 
     /// The LSN of the first byte that is retained.

@@ -1,6 +1,8 @@
 //! Writing the log: commits are queued, and the first thread that needs one to be durable writes the whole queue.
 //!
-//! [`Log::append`] runs inside the commit critical section and only copies into a queue in memory.
+//! [`Log::append`] runs inside the commit critical section and only copies into a queue in memory. It accepts only what
+//! fits into space that the disk has allocated to the log's segments. Otherwise [`Log::make_room`] allocates more, outside
+//! the section, where a full disk fails one commit and publishes nothing.
 //! [`Log::wait_durable`] makes its caller the *leader* if no thread is flushing. The leader takes the
 //! whole queue as one group, writes it through to the disk in one call, and wakes the threads that have
 //! begun to wait meanwhile; one of them leads next. So a single committer needs no switch to another
@@ -11,20 +13,24 @@
 //!                            (appending continues while the leader writes)
 //! ```
 //!
-//! There are two background threads. The *flusher* leads when the queue grows large. It also leads when
-//! commits have been in the queue for longer than a tick and no thread waits for them (`synchronous_commit =
-//! off`). The *preparer* creates the next segment in advance. Both sleep while nothing is appended.
+//! There are two background threads. The *flusher* leads when commits have been in the queue for longer
+//! than a tick and no thread waits for them (`synchronous_commit = off`), or when the queue grows large.
+//! The *preparer* creates the next segment in advance, so that committers hardly ever do. Both sleep while nothing is appended.
 //!
 //! Invariant: groups are written one after the other, each synced before the next begins; so a
 //! torn group is the last one, and `durable` never passes a byte that is not on disk.
+//! Invariant: the queue ends before `allocated`, with its group's header and padding; so all committers of a group are
+//! counted together, and the leader finds the segments that it needs.
 //!
 //! After a failed write or sync it is unknown what is on disk, and another sync may report a success
 //! that never happened. So the log fails permanently: every commit that was not durable by then gets the
 //! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
-use crate::format::{DATA_START, GROUP_ALIGNMENT, GROUP_HEADER_LEN, encode_entry_header, seal_group};
-use crate::segments::{Fill, Segment, Segments};
+use crate::format::{
+    DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, encode_entry_header, seal_group,
+};
+use crate::segments::{Segment, Segments};
 use crate::spill::{Kept, Spills};
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, ShortMutex};
@@ -95,6 +101,8 @@ struct Shared {
     writer: Mutex<Writer>,
     /// The leader locks it only when it needs another segment.
     segments: Mutex<Segments>,
+    /// Whether the disk has lacked space for a segment. Says nothing of other memory.
+    lacked_space: AtomicBool,
     flusher: Signal<FlusherRequest>,
     preparer: Signal<PreparerRequest>,
 }
@@ -112,6 +120,8 @@ struct Queue {
     newest: Time,
     /// LSN of the first byte.
     begin: Lsn,
+    /// Everything before this position has space on the disk.
+    allocated: Lsn,
     /// Whether the flusher sleeps without a tick and must be woken by the next append.
     flusher_sleeps: bool,
     /// Whether the flusher has already been woken because the queue is long.
@@ -127,7 +137,12 @@ impl Queue {
         if self.entries == 0 { self.begin } else { Lsn(self.begin.0 + self.len() as u64) }
     }
 
-    /// Reserves space for an entry after the others; the first one may be longer than a chunk.
+    /// Where its group would end with another entry of this length.
+    fn end_with(&self, length: usize) -> Lsn {
+        Lsn(self.begin.0 + (self.len() + length).next_multiple_of(GROUP_ALIGNMENT) as u64)
+    }
+
+    /// Reserves memory for an entry after the others; the first one may be longer than a chunk.
     fn reserve(&mut self, length: usize, chunk_bytes: usize) {
         // And for the padding that aligns the end of the group.
         let length = length + GROUP_ALIGNMENT;
@@ -216,6 +231,7 @@ impl Log {
     ) -> Result<Log> {
         let (segments, segment) =
             Segments::open(disk.clone(), directory, database, options.segment_bytes, at)?;
+        let allocated = segments.allocated();
         let spills = Spills::open(disk, directory, database)?;
         let mut queue = Queue {
             full: Vec::new(),
@@ -224,6 +240,7 @@ impl Log {
             entries: 0,
             newest: Time(0),
             begin: at,
+            allocated,
             flusher_sleeps: false,
             flusher_woken: false,
         };
@@ -239,6 +256,7 @@ impl Log {
             flush_ended: [Condvar::new(), Condvar::new()],
             writer: Mutex::new(Writer { segment, spare: Vec::with_capacity(options.chunk_bytes) }),
             segments: Mutex::new(segments),
+            lacked_space: AtomicBool::new(false),
             flusher: Signal::default(),
             preparer: Signal {
                 request: Mutex::new(PreparerRequest { stop: false, wanted: true }),
@@ -258,23 +276,29 @@ impl Log {
         Ok(Log { shared, spills, threads: Mutex::new(threads) })
     }
 
-    /// Queues the redo records of a commit and returns the position that must become durable for it.
+    /// Queues the redo records of a commit and returns the position that must become durable for it. `None` if they do
+    /// not fit into the allocated space: then nothing has changed. Call [`Log::make_room`] and try again.
     ///
     /// Called inside the commit critical section, so that log order is commit order. Waits only if
-    /// the disk lags far behind. If the log has failed the records are discarded, and waiting for the
-    /// position returns the error; call [`Log::check`] before a commit begins.
-    pub fn append(&self, commit_time: Time, records: &[u8]) -> Lsn {
+    /// the disk lags far behind.
+    ///
+    /// Error: the cause of the log's failure; then nothing has changed.
+    pub fn append(&self, commit_time: Time, records: &[u8]) -> Result<Option<Lsn>> {
         let shared = &*self.shared;
         let mut queue = shared.queue.lock();
         while queue.len() >= shared.options.queue_bytes && !shared.has_failed() {
             shared.space.wait(&mut queue);
         }
         if shared.has_failed() {
-            return Lsn(u64::MAX);
+            drop(queue);
+            return Err(shared.failure());
         }
-        let header = encode_entry_header(commit_time, records.len());
-        queue.reserve(header.len() + records.len(), shared.options.chunk_bytes);
-        queue.bytes.extend_from_slice(&header);
+        let length = ENTRY_HEADER_LEN + records.len();
+        if queue.end_with(length) > queue.allocated {
+            return Ok(None);
+        }
+        queue.reserve(length, shared.options.chunk_bytes);
+        queue.bytes.extend_from_slice(&encode_entry_header(commit_time, records.len()));
         queue.bytes.extend_from_slice(records);
         queue.entries += 1;
         queue.newest = commit_time;
@@ -289,7 +313,33 @@ impl Log {
                 request.flush |= long;
             });
         }
-        lsn
+        Ok(Some(lsn))
+    }
+
+    /// Allocates space for redo records of this length. Others may take it before the caller appends: then the caller
+    /// tries again.
+    ///
+    /// Error: 53100 if the disk is full, which harms nothing; the cause of the log's failure.
+    #[cold]
+    pub fn make_room(&self, length: usize) -> Result<()> {
+        self.check()?;
+        let shared = &*self.shared;
+        let allocated = {
+            // Waits for the preparer, which may be about to have enough.
+            let mut segments = shared.segments.lock();
+            let length = ENTRY_HEADER_LEN + length;
+            let end = shared.queue.lock().end_with(length);
+            let allocated = segments.allocate(end, length as u64);
+            shared.note_space(&mut segments);
+            allocated
+        };
+        match allocated {
+            Err(error) if error.state() != SqlState::DISK_FULL => {
+                shared.fail(&mut shared.flushes.lock(), error);
+                Err(shared.failure())
+            }
+            outcome => outcome,
+        }
     }
 
     /// Returns once everything before `lsn` is on disk; writes it if no other thread does.
@@ -327,6 +377,14 @@ impl Log {
         self.shared.segments.lock().begin()
     }
 
+    /// Whether the disk has lacked space for a segment since the last call, while [`Log::truncate_before`] could free
+    /// some.
+    pub fn take_lack_of_space(&self) -> bool {
+        self.shared.lacked_space.load(Ordering::Relaxed)
+            && self.shared.lacked_space.swap(false, Ordering::Relaxed)
+            && self.shared.segments.lock().has_whole()
+    }
+
     /// Requests that the queue is written soon, without waiting for that.
     pub fn request_flush(&self) {
         self.shared.flusher.send(|request| request.flush = true);
@@ -334,10 +392,7 @@ impl Log {
 
     /// The error because of which the log has failed, if it has.
     pub fn check(&self) -> Result<()> {
-        if self.shared.has_failed() {
-            return Err(self.shared.flushes.lock().failure.clone().expect("set before the queue is closed"));
-        }
-        Ok(())
+        if self.shared.has_failed() { Err(self.shared.failure()) } else { Ok(()) }
     }
 
     /// Removes the log before `lsn`, by whole segments, because a checkpoint contains its effects.
@@ -403,6 +458,11 @@ impl Shared {
         self.failed.load(Ordering::Acquire)
     }
 
+    #[cold]
+    fn failure(&self) -> Error {
+        self.flushes.lock().failure.clone().expect("set before the queue is closed")
+    }
+
     fn is_durable(&self, lsn: Lsn) -> bool {
         self.durable.load(Ordering::Acquire) >= lsn.0
     }
@@ -462,18 +522,19 @@ impl Shared {
     /// Marks the log as failed: nothing is written any more.
     fn fail(&self, flushes: &mut Flushes, failure: Error) {
         if flushes.failure.is_none() {
-            let hint = match failure.hint() {
-                Some(hint) => format!("{hint} Then restart the database."),
-                None => "Repair the disk, then restart the database.".to_owned(),
+            // Of a disk that is full although the space was allocated, too: 53100 means that nothing has happened.
+            let state = match failure.state() {
+                SqlState::DISK_FULL => SqlState::IO_ERROR,
+                state => state,
             };
             let message = format!("could not write the log: {}", failure.message());
             flushes.failure = Some(
-                Error::new(failure.state(), message)
+                Error::new(state, message)
                     .with_detail(
-                        "Commits that were acknowledged are safe; those since the failure may be lost, and no more \
-                         are accepted.",
+                        "Commits that were acknowledged are safe. Later ones may be lost: they are not shown, and no \
+                         more are accepted.",
                     )
-                    .with_hint(hint),
+                    .with_hint("Repair the disk, then restart the database."),
             );
         }
         let mut queue = self.queue.lock();
@@ -518,14 +579,14 @@ impl Shared {
     fn write(&self, writer: &mut Writer, group: &mut QueuedGroup) -> Result<()> {
         let mut at = group.begin;
         if at == writer.segment.header.end() {
-            writer.segment = self.next_segment(group.end.0 - at.0)?;
+            writer.segment = self.next_segment();
         }
         seal_group(&mut group.chunks, group.entries, at, writer.segment.header.salt);
         let mut chunks = group.chunks.iter().map(Vec::as_slice);
         let mut rest: &[u8] = &[];
         while at < group.end {
             if at == writer.segment.header.end() {
-                writer.segment = self.next_segment(group.end.0 - at.0)?;
+                writer.segment = self.next_segment();
             }
             let header = &writer.segment.header;
             assert!(header.first <= at && at < header.end(), "the writer's position is in its segment");
@@ -547,13 +608,18 @@ impl Shared {
         Ok(())
     }
 
-    fn next_segment(&self, about_to_write: u64) -> Result<Segment> {
-        let fill = if about_to_write >= self.options.segment_bytes { Fill::Nothing } else { Fill::Zeros };
-        let segment = self.segments.lock().next(fill)?;
-        if fill == Fill::Zeros {
-            self.preparer.send(|request| request.wanted = true);
+    fn next_segment(&self) -> Segment {
+        let segment = self.segments.lock().next();
+        self.preparer.send(|request| request.wanted = true);
+        segment
+    }
+
+    /// Accepts what fits into the space that has been allocated.
+    fn note_space(&self, segments: &mut Segments) {
+        self.queue.lock().allocated = segments.allocated();
+        if segments.take_lack_of_space() {
+            self.lacked_space.store(true, Ordering::Relaxed);
         }
-        Ok(segment)
     }
 
     fn run_flusher(&self) {
@@ -606,8 +672,10 @@ impl Shared {
                 }
                 request.wanted = false;
             }
-            // If it fails, the leader tries again when it needs the segment, and reports the error.
-            let _ = self.segments.lock().prepare_ahead();
+            // If it fails, the committer that needs the space tries again, and reports the error.
+            let mut segments = self.segments.lock();
+            let _ = segments.prepare_ahead();
+            self.note_space(&mut segments);
         }
     }
 }

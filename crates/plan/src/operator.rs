@@ -272,6 +272,9 @@ pub struct Group {
     pub input: NodeId,
     /// Columns of the input. Without sets they go on.
     pub keys: Vec<Column>,
+    /// Those of the keys that the others determine: rows with equal values in the others have equal values here, so that
+    /// they need not be compared. None with sets.
+    pub determined: Vec<Column>,
     /// GROUPING SETS.
     pub sets: Option<GroupingSets>,
     /// The aggregates.
@@ -850,6 +853,7 @@ impl Operator {
         match self {
             Operator::Group(group) => {
                 group.keys.iter_mut().for_each(|key| *key = rename(*key));
+                group.determined.iter_mut().for_each(|key| *key = rename(*key));
                 for key in group.aggregates.iter_mut().flat_map(|aggregate| &mut aggregate.order) {
                     key.column = rename(key.column);
                 }

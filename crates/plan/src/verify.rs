@@ -187,6 +187,10 @@ impl Verifier<'_> {
             }
             Operator::Group(group) => {
                 group.keys.iter().try_for_each(|key| given(*key, &inputs[0]))?;
+                let are_keys = group.determined.iter().all(|key| group.keys.contains(key));
+                let may_be = group.determined.is_empty()
+                    || group.sets.is_none() && group.determined.len() < group.keys.len();
+                ensure(are_keys && may_be, || "other keys determine those that are determined".to_owned())?;
                 if let Some(sets) = &group.sets {
                     let count = group.keys.len();
                     ensure(sets.columns.len() == count, || "each key has a column".to_owned())?;

@@ -4,7 +4,7 @@
 //! Polars. This half runs statements, converts values and rows to objects and back, and passes Arrow
 //! batches by pointers.
 //!
-//! Invariant: no thread waits for a lock or for the engine while it holds the interpreter: the threads that work for
+//! Invariant: no thread waits for a lock or for the engine while it holds the interpreter. The threads that work for
 //! the engine may need the interpreter to check for signals ([`interrupt`]).
 
 mod capsule;

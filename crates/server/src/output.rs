@@ -1,8 +1,8 @@
 //! Printing the output of commands. `println!` panics if the reader of the output has gone, as `head` does after ten lines. With
 //! [`say!`] such a line is an error, with which the command ends silently and still cleans up.
 //!
-//! A signal would end the process at the first such line: the databases of benchmarks would remain in the directory of
-//! temporary files, and a server must not end because a client has gone.
+//! A signal would end the process at the first such line. The databases of benchmarks would remain in the directory of
+//! temporary files. A server must not end because a client has gone.
 
 use std::fmt::Arguments;
 use std::io::{self, Write};

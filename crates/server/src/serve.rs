@@ -67,8 +67,8 @@ pub struct Options {
     /// directory for such files.
     #[arg(long, value_name = "DIR")]
     temporary_dir: Option<PathBuf>,
-    /// Memory for rows and indexes that is allocated at the start, such as 8GiB, and retained, so that transactions do not wait for
-    /// the operating system to allocate it, which on virtual machines may take longer than thousands of transactions.
+    /// Memory for rows and indexes, such as 8GiB, that is allocated at the start and retained. So transactions do not wait for
+    /// the operating system to allocate it. On virtual machines that may take longer than thousands of transactions.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
     reserve_memory: u64,
     #[command(flatten)]

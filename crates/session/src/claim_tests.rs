@@ -168,7 +168,7 @@ fn removing_a_key_waits_for_truncation_of_referring_tables() {
 #[test]
 fn a_key_that_may_be_rolled_back_cannot_be_referenced() {
     for level in LEVELS {
-        for (ends, stays) in
+        for (ends, remains) in
             [(&["COMMIT"][..], true), (&["ROLLBACK"], true), (&["ROLLBACK TO s", "COMMIT"], false)]
         {
             let database = family("");
@@ -193,7 +193,7 @@ fn a_key_that_may_be_rolled_back_cannot_be_referenced() {
                 run(&mut holder, ends).unwrap();
                 pointing.join().unwrap()
             });
-            match (stays, level) {
+            match (remains, level) {
                 (true, _) if ends == ["ROLLBACK"] => outcome.unwrap(),
                 // The row has changed since the snapshot, though to the value that it had.
                 (true, "REPEATABLE READ") => drop(outcome),

@@ -5,9 +5,9 @@
 
 use crate::server::ServerConnection as _;
 use crate::{Connection, Database};
-use firn_base::SqlState;
 use firn_base::sync::Arc;
 use firn_base::thread;
+use firn_base::{SqlState, Value};
 
 const TOO_DEEP: &str = "54001";
 const CANCELLED: SqlState = SqlState::QUERY_CANCELED;
@@ -136,6 +136,15 @@ fn state(connection: &mut Connection, sql: &str) -> Option<SqlState> {
     connection.execute(sql).err().map(|error| error.state())
 }
 
+/// Asserts that a query has this value, or 54001 where that is said to be fine.
+fn assert_value(connection: &mut Connection, what: &str, sql: &str, expected: &Value, may_be_refused: bool) {
+    match connection.query_row(sql, &[]) {
+        Ok(row) => assert_eq!(row.as_deref(), Some(std::slice::from_ref(expected)), "{what}"),
+        Err(error) if may_be_refused => assert_eq!(error.state().as_str(), TOO_DEEP, "{what}: {error}"),
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
 /// Kinds that nest, so that the depth of the tree grows with their length. The others are lists.
 const NESTED: [&str; 12] = [
     "parentheses",
@@ -174,6 +183,222 @@ fn statements_that_are_too_deep_are_refused_whatever_makes_them_deep() {
         }
         assert_eq!(connection.execute("SELECT 7").unwrap(), 1);
     });
+}
+
+/// PostgreSQL answers all of these.
+#[test]
+fn long_chains_have_the_right_answer_or_are_refused() {
+    on_small_stack(|| {
+        let database = database();
+        let mut connection = database.connect();
+        for n in [1_000, 8_000] {
+            let of = |before: &str, inner: &str, after: &str| {
+                format!("SELECT {}{inner}{}", before.repeat(n), after.repeat(n))
+            };
+            let number = |number: usize| Value::Integer(number as i32);
+            let count = |number: usize| Value::BigInt(number as i64);
+            let counted = |more: &str| format!("SELECT count(*) FROM (SELECT 1{}) q", more.repeat(n));
+            for (what, statement, expected) in [
+                ("::int", of("", "1", "::int"), number(1)),
+                ("::int::text", of("", "'5'", "::int::text"), Value::Text("5".into())),
+                ("::numeric", format!("SELECT count(1{})", "::numeric".repeat(n)), count(1)),
+                ("+", of("", "1", " + 1"), number(n + 1)),
+                ("||", format!("SELECT length('a'{})", " || 'b'".repeat(n)), number(n + 1)),
+                ("AND", of("", "true", " AND true"), Value::Boolean(true)),
+                ("OR", of("", "false", " OR false"), Value::Boolean(false)),
+                ("IS NULL", of("", "1", " IS NULL"), Value::Boolean(false)),
+                (
+                    "AT TIME ZONE",
+                    format!("SELECT count(timestamp '2030-01-01'{})", " AT TIME ZONE 'UTC'".repeat(n)),
+                    count(1),
+                ),
+                ("COLLATE", of("", "'a'", " COLLATE \"C\""), Value::Text("a".into())),
+                ("UNION ALL", counted(" UNION ALL SELECT 1"), count(n + 1)),
+                ("UNION", counted(" UNION SELECT 1"), count(1)),
+                ("EXCEPT", counted(" EXCEPT SELECT 2"), count(1)),
+                ("parentheses", of("(", "1", ")"), number(1)),
+                ("NOT", of("NOT ", "true", ""), Value::Boolean(true)),
+                ("minus", of("- ", "1", ""), number(1)),
+                ("abs", of("abs(", "1", ")"), number(1)),
+                ("CAST", of("CAST(", "1", " AS int)"), number(1)),
+            ] {
+                assert_value(&mut connection, &format!("{n} × {what}"), &statement, &expected, true);
+            }
+        }
+    });
+}
+
+/// Each level may cost as much as the one before, not twice as much: then 40 of them would take years.
+#[test]
+fn nested_calls_and_sub_queries_are_planned_level_by_level() {
+    let database = database();
+    let mut connection = database.connect();
+    connection.execute("SET statement_timeout = '60s'").unwrap();
+    let n = 40;
+    let of = |before: &str, inner: &str, after: &str| {
+        format!("SELECT {}{inner}{}", before.repeat(n), after.repeat(n))
+    };
+    let text = |text: &str| Value::Text(text.into());
+    let derived: String = (0..n).map(|i| format!(") q{i}")).collect();
+    let with: String = (1..100).map(|i| format!(", c{i} AS (SELECT x FROM c{})", i - 1)).collect();
+    let twice: String =
+        (1..12).map(|i| format!(", c{i} AS (SELECT a.x FROM c{0} a, c{0} b)", i - 1)).collect();
+    for (what, statement, expected) in [
+        ("replace", of("replace(", "'a'", ", 'a', 'a')"), text("a")),
+        ("coalesce", of("coalesce(", "1", ", 0)"), Value::Integer(1)),
+        ("greatest", of("greatest(", "1", ", 0)"), Value::Integer(1)),
+        ("round", of("round(", "1.5", ", 1)") + "::text", text("1.5")),
+        (
+            "concat",
+            format!("SELECT length({}'a'{})", "concat(".repeat(n), ", 'b')".repeat(n)),
+            Value::Integer(41),
+        ),
+        ("left", of("left(", "'abc'", ", 2)"), text("ab")),
+        (
+            "date_trunc",
+            of("date_trunc('day', ", "timestamp '2030-01-01 10:00'", ")") + "::text",
+            text("2030-01-01 00:00:00"),
+        ),
+        (
+            "nullif and upper",
+            format!("SELECT {}'a'{}", "upper(nullif(".repeat(20), ", 'b'))".repeat(20)),
+            text("A"),
+        ),
+        ("scalar sub-queries", of("(SELECT ", "1", ")"), Value::Integer(1)),
+        (
+            "scalar sub-queries with a column",
+            format!("SELECT {}1{} FROM (VALUES (1)) t(v)", "(SELECT v + ".repeat(20), ")".repeat(20)),
+            Value::Integer(21),
+        ),
+        (
+            "EXISTS",
+            format!(
+                "SELECT count(*) FROM (VALUES (1)) t(v) WHERE {}true{}",
+                "EXISTS (SELECT 1 WHERE ".repeat(n),
+                ")".repeat(n)
+            ),
+            Value::BigInt(1),
+        ),
+        (
+            "derived tables",
+            format!("SELECT * FROM {}(VALUES (1)) t{derived}", "(SELECT * FROM ".repeat(n)),
+            Value::Integer(1),
+        ),
+        ("CASE", of("CASE WHEN true THEN ", "1", " ELSE 0 END"), Value::Integer(1)),
+        ("WITH", format!("WITH c0 AS (SELECT 1 AS x){with} SELECT * FROM c99"), Value::Integer(1)),
+        (
+            "WITH that is named twice",
+            format!("WITH c0 AS (SELECT 1 AS x){twice} SELECT count(*) FROM c11"),
+            Value::BigInt(1),
+        ),
+    ] {
+        assert_value(&mut connection, what, &statement, &expected, false);
+    }
+}
+
+/// The time may grow with the number of terms, not with its square: then these would take minutes.
+#[test]
+fn chains_of_a_thousand_terms_are_planned_and_right() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection
+        .execute(
+            "CREATE TABLE t (x int, y text, z numeric); \
+             INSERT INTO t VALUES (1, 'a', 1.5), (2, 'b', 2.5), (2000, 'c', 0); SET statement_timeout = '60s'",
+        )
+        .unwrap();
+    let n = 1_000;
+    let list =
+        |of: &dyn Fn(usize) -> String, separator: &str| (0..n).map(of).collect::<Vec<_>>().join(separator);
+    let counted = |condition: String| format!("SELECT count(*) FROM t WHERE {condition}");
+    for (what, statement, expected) in [
+        ("plus", format!("SELECT x{} FROM t WHERE x = 1", " + 1".repeat(n)), Value::Integer(1_001)),
+        ("OR", counted(list(&|i| format!("x = {i}"), " OR ")), Value::BigInt(2)),
+        ("AND", counted(list(&|i| format!("x <> {}", i + 5), " AND ")), Value::BigInt(3)),
+        ("OR of AND", counted(list(&|i| format!("(x = {i} AND y = 'a')"), " OR ")), Value::BigInt(1)),
+        (
+            "IN of pairs",
+            counted(format!("(x, y) IN ({})", list(&|i| format!("({i}, 'b')"), ", "))),
+            Value::BigInt(1),
+        ),
+        ("OR of LIKE", counted(list(&|i| format!("y LIKE 'b{i}%'"), " OR ")), Value::BigInt(0)),
+        (
+            "concatenation",
+            format!("SELECT length(y{}) FROM t WHERE x = 1", " || 'xy'".repeat(n)),
+            Value::Integer(2_001),
+        ),
+        (
+            "plus and minus of columns",
+            format!("SELECT x{} FROM t WHERE x = 2", " + x - x".repeat(n / 2)),
+            Value::Integer(2),
+        ),
+        (
+            "sum of columns in ORDER BY",
+            format!("SELECT x FROM t ORDER BY 0{} LIMIT 1", " + x".repeat(n)),
+            Value::Integer(1),
+        ),
+    ] {
+        assert_value(&mut connection, what, &statement, &expected, false);
+    }
+}
+
+/// Many parameters, sub-queries, windows and joins side by side.
+#[test]
+fn wide_statements_are_planned_and_right() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection
+        .execute(
+            "CREATE TABLE t (a int, b text, c numeric); CREATE TABLE s (k int PRIMARY KEY, v int); \
+             INSERT INTO s SELECT g, g % 7 FROM generate_series(1, 100) g; SET statement_timeout = '60s'",
+        )
+        .unwrap();
+    let list = |n: usize, of: &dyn Fn(usize) -> String, separator: &str| {
+        (0..n).map(of).collect::<Vec<_>>().join(separator)
+    };
+    let rows = list(2_000, &|i| format!("(${}, ${}, ${})", 3 * i + 1, 3 * i + 2, 3 * i + 3), ", ");
+    let values: Vec<Value> = (0..2_000)
+        .flat_map(|i| [Value::Integer(i), Value::Text(format!("text {i}")), Value::Integer(i)])
+        .collect();
+    let insert = connection.prepare(&format!("INSERT INTO t VALUES {rows}")).unwrap();
+    assert_eq!(connection.execute_statement(&insert, &values).unwrap(), 2_000);
+    let rows = list(1_000, &|i| format!("(${}::int, ${}::text)", 2 * i + 1, 2 * i + 2), ", ");
+    let values: Vec<Value> =
+        (0..1_000).flat_map(|i| [Value::Integer(i), Value::Text("new".into())]).collect();
+    let update = format!("UPDATE t SET b = v.b FROM (VALUES {rows}) v(a, b) WHERE v.a = t.a");
+    let update = connection.prepare(&update).unwrap();
+    assert_eq!(connection.execute_statement(&update, &values).unwrap(), 1_000);
+    let count =
+        format!("SELECT count(*) FROM s WHERE k IN ({})", list(5_000, &|i| format!("${}", i + 1), ", "));
+    let values: Vec<Value> = (0..5_000).map(Value::Integer).collect();
+    assert_eq!(connection.query_row(&count, &values).unwrap(), Some(vec![Value::BigInt(100)]));
+
+    let looked_up = list(160, &|i| format!("(SELECT v FROM s WHERE k = {})", i + 1), ", ");
+    let row = connection.query_row(&format!("SELECT {looked_up}"), &[]).unwrap().unwrap();
+    let expected: Vec<Value> =
+        (1..=160).map(|i| if i <= 100 { Value::Integer(i % 7) } else { Value::Null }).collect();
+    assert_eq!(row, expected);
+    let filtered = list(100, &|i| format!("count(*) FILTER (WHERE k = {i})"), ", ");
+    let row = connection.query_row(&format!("SELECT {filtered} FROM s"), &[]).unwrap().unwrap();
+    let expected: Vec<Value> = (0..100).map(|i| Value::BigInt(i64::from(i > 0))).collect();
+    assert_eq!(row, expected);
+
+    let exists = list(160, &|i| format!("EXISTS (SELECT 1 FROM s x WHERE x.k = s.k + {})", i + 50), " OR ");
+    let windows = list(40, &|i| format!("row_number() OVER (ORDER BY (k * {}) % 101, k)", i + 3), " + ");
+    let joins = list(70, &|i| format!("JOIN s s{} ON s{0}.k = s{i}.k", i + 1), " ");
+    let left_joins = list(70, &|i| format!("LEFT JOIN s s{0} ON s{0}.k = s0.k + {0}", i + 1), " ");
+    let branches = list(1_000, &|i| format!("WHEN {} THEN {i}", i + 100), " ");
+    let union = list(500, &|i| format!("SELECT {i} AS x"), " UNION ALL ");
+    for (what, statement, expected) in [
+        ("EXISTS with OR", format!("SELECT count(*) FROM s WHERE {exists}"), Value::BigInt(50)),
+        ("windows", format!("SELECT count(m) FROM (SELECT {windows} AS m FROM s) q"), Value::BigInt(100)),
+        ("joins", format!("SELECT count(*) FROM s s0 {joins}"), Value::BigInt(100)),
+        ("left joins", format!("SELECT count(*) FROM s s0 {left_joins}"), Value::BigInt(100)),
+        ("CASE", format!("SELECT CASE v {branches} ELSE -1 END FROM s WHERE k = 1"), Value::Integer(-1)),
+        ("UNION ALL", format!("SELECT sum(x) FROM ({union}) q"), Value::BigInt(124_750)),
+    ] {
+        assert_value(&mut connection, what, &statement, &expected, false);
+    }
 }
 
 /// Statements that are nearly too deep, and chains of any length, are planned until they are done or the timeout ends them.
@@ -246,6 +471,8 @@ fn errors_within_nested_calls_are_found_in_a_bounded_number_of_steps() {
             (format!("SELECT {}1 1{}", "CAST(".repeat(n), " AS int)".repeat(n)), "42601"),
             (format!("SELECT {}'a' 'b' c d{}", "lower(".repeat(n), ")".repeat(n)), "42601"),
             (format!("SELECT {}1{}", "ceil(".repeat(n), ")".repeat(n + 1)), "42601"),
+            (format!("SELECT {}1{} FROM (", "CAST(".repeat(n), " AS int)".repeat(n)), "42601"),
+            (format!("SELECT {}1{}", "coalesce(".repeat(n), ")".repeat(n + 1)), "42601"),
             (
                 format!("SELECT 1 WHERE 1 IN {}(1{}", "(SELECT 1 WHERE 1 IN ".repeat(n), ")".repeat(n)),
                 "42601",
@@ -278,7 +505,11 @@ fn views_upon_views_end_at_the_limit() {
         }
         assert!(made >= 60, "{made} levels");
         // A statement over the last one is as deep as the view that was refused.
-        assert_eq!(connection.execute(&format!("SELECT x FROM v{}", made - 1)).unwrap(), 1);
+        for level in [made / 2, made - 1] {
+            assert_eq!(connection.execute(&format!("SELECT x FROM v{level}")).unwrap(), 1);
+            let join = format!("SELECT count(*) FROM v{level} a JOIN v{level} b USING (x)");
+            assert_value(&mut connection, "a join of views", &join, &Value::BigInt(1), true);
+        }
         // What one session has planned is dropped in another.
         database.connect().execute("CREATE TABLE other (x int)").unwrap();
     });

@@ -247,9 +247,8 @@ pub use statement::Statement;
 pub use transaction::Transaction;
 pub use values::{FromRow, FromValue, Parameters};
 
-/// Sets how many bytes the queries that run in this process may hold together in their hash tables and sort buffers: those that
-/// need more write to temporary files, or fail (53200). Half of the process's memory unless it is set. 55000 once a database has
-/// been opened.
+/// Sets the limit in bytes of the hash tables and sort buffers of all queries in this process. Queries that need more write to
+/// temporary files, or fail (53200). Half of the process's memory unless it is set. 55000 once a database has been opened.
 pub fn limit_query_memory(bytes: u64) -> base::Result<()> {
     match firn_sql::limit_query_memory(bytes) {
         true => Ok(()),

@@ -1,6 +1,6 @@
-//! What a query of a serializable transaction counts as having read. Changes that it would not have seen do not
-//! conflict; others fail its commit. Each query is run with its values in the text and with parameters, on a table with an index
-//! and on one without, so that access through an index, through a plan and through prepared statements is covered.
+//! What a query of a serializable transaction counts as having read. Changes that it would not have seen do not conflict;
+//! others fail its commit. Each query is run with its values in the text and with parameters, on a table with an index and on
+//! one without. This covers access through an index, through a plan and through prepared statements.
 
 use crate::{Connection, Database};
 use firn_base::{Result, SqlState, Value, thread};

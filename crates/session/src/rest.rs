@@ -1,8 +1,8 @@
 //! Where a block's transaction rests while its connection is idle, so that the timer can end it without the connection:
 //! `idle_in_transaction_session_timeout`.
 //!
-//! When the time is over, the timer rolls it back and releases at once what it held: rows, its snapshot, and the tables
-//! that its plans pin, which other transactions may have dropped. The connection finds out when its client returns. While a
+//! When the time is over, the timer rolls it back and releases at once its rows, its snapshot, and the tables that its
+//! plans pin. Other transactions may have dropped these tables. The connection finds out when its client returns. While a
 //! program reads the rows of a query the connection is not idle.
 
 use crate::cache::PlanCache;

@@ -1,11 +1,10 @@
 //! Rows that are computed while they are read.
 //!
-//! Outside a transaction block rows own the transaction they are read in, so later statements of the
-//! connection do not affect them. Inside one they read in the block's transaction: when the connection runs another
-//! statement while rows are left, these are read ahead and kept, so that a portal or
-//! cursor sees the rows as of the start of its query. They are charged to the memory budget of queries, and written to
-//! a temporary file when that has no room. An error during that is kept as well: it is returned to the reader
-//! after the rows before it, and then the block fails.
+//! Outside a transaction block rows own the transaction they are read in, so later statements of the connection do not
+//! affect them. Inside one they read in the block's transaction. When the connection runs another statement, the
+//! remaining rows are read ahead and kept. So a portal or cursor sees the rows as of the start of its query. They are
+//! charged to the memory budget of queries, and written to a temporary file when that has no room. An error
+//! during that is kept as well: it is returned to the reader after the rows before it, and then the block fails.
 
 use crate::cursor::Fetched;
 use crate::timer::Alarm;

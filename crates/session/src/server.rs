@@ -108,9 +108,9 @@ pub trait ServerConnection {
     /// [`ServerDatabase::cancel_for_gone_clients`] calls it.
     fn set_client_gone_hook(&self, has_gone: impl Fn() -> bool + Send + Sync + 'static);
 
-    /// Sets the hook that returns whether the running statement is to be cancelled. It is called now and then, while a statement
-    /// runs or waits or its rows are read, by any thread that works for it, the calling one among them: for programs that have to
-    /// poll for interrupts. Only the first hook that is set counts.
+    /// Sets the hook that returns whether the running statement is to be cancelled. It is called periodically while a statement
+    /// runs or waits or its rows are read. Any thread that works for the statement may call it, including the calling one. It
+    /// is for programs that have to poll for interrupts. Only the first hook that is set counts.
     fn set_interrupt_hook(&self, is_interrupted: impl Fn() -> bool + Send + Sync + 'static);
 
     /// Sets the hook that is called when a notification has arrived at the session and it had taken all earlier ones. The thread of

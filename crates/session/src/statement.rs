@@ -1,8 +1,8 @@
 //! Prepared statements, how they are planned, and the plans that they keep.
 //!
 //! A plan pins the tables that it reads, with all their rows, and the client of a prepared statement may be idle for days.
-//! So a database lists its statements. At the end of DDL, plans of other catalogs are taken from them as from
-//! the [cache](crate::cache): tables that were dropped or truncated release their memory although no client runs the
+//! So a database lists its statements. At the end of DDL, plans of other catalogs are removed from them, as from the
+//! [cache](crate::cache). So tables that were dropped or truncated release their memory although no client runs the
 //! statements again. A statement keeps its plan under a lock:
 //!
 //! ```text
@@ -18,9 +18,10 @@
 //!
 //! Only statements that keep a plan are listed, so DDL does not examine thousands that were prepared and not used again.
 //!
-//! Invariant: a plan that a statement begins to keep is of no older catalog than its list has seen, and is stored under the lock
-//! of the list. So no plan of an older catalog is kept after DDL: a plan stored before the list saw the DDL is listed and was
-//! examined then, and a later one is found to be too old by the list's version. Removing a plan needs no lock of the list.
+//! Invariant: a plan that a statement begins to keep is of no older catalog than its list has seen, and is stored under the
+//! lock of the list. So no plan of an older catalog is kept after DDL. A plan that was stored before the list saw the DDL is
+//! listed, and was examined then. A later one is found to be too old by the list's version. Removing a plan needs no lock of
+//! the list.
 //!
 //! Invariant: a statement that keeps a plan is listed.
 
@@ -41,7 +42,7 @@ use std::ops::Deref;
 /// The least number of statements at which a list is searched for dropped ones.
 const FEW: usize = 64;
 
-/// A prepared statement, cheap to clone, usable by every connection of its database. It stays
+/// A prepared statement, cheap to clone, usable by every connection of its database. It remains
 /// valid when the catalog changes: it is planned again when run, and fails with 0A000 if its result
 /// columns have changed.
 #[derive(Clone)]
@@ -180,8 +181,8 @@ impl Statements {
         self.0.of(u64::from(statement.session))
     }
 
-    /// Stores this plan in the statement for a session in place of an older one, unless a statement uses that now, or
-    /// the plan is too old: a transaction that still reads an older catalog may arrive late.
+    /// Stores this plan in the statement for a session in place of an older one. It does not if a statement uses that
+    /// one now, or if the plan is too old. A transaction that still reads an older catalog may arrive late.
     fn keep(&self, statement: &Arc<Prepared>, session: u32, plan: &Arc<Plan>) {
         let mut listed = self.list_of(statement).lock();
         if plan.catalog_version < listed.catalog_version {
@@ -211,9 +212,9 @@ impl Statements {
             listed.all.retain(|statement| {
                 let Some(statement) = statement.upgrade() else { return false };
                 let is_of_another = |plan: &Plan| plan.catalog_version != catalog_version;
-                let stays = statement.take_plans_if(is_of_another, &mut gone);
-                statement.is_listed.store(stays, Ordering::Relaxed);
-                stays
+                let is_listed = statement.take_plans_if(is_of_another, &mut gone);
+                statement.is_listed.store(is_listed, Ordering::Relaxed);
+                is_listed
             });
             listed.fit();
             drop(listed);

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// for none.
 ///
 /// Everything that converts [into a `Value`](Value#trait-implementations) can be in a tuple; `None` is NULL. The statement
-/// converts a value to the type of its parameter as an assignment to a column would: 42804 if there is no such
+/// converts a value to the type of its parameter as in an assignment to a column. Errors: 42804 if there is no such
 /// conversion, 22003 if a number is out of range. A string is read as a literal of that type would be.
 ///
 /// ```

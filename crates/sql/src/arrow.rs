@@ -583,7 +583,7 @@ mod tests {
         let decimals =
             |values: Vec<Option<i128>>| Decimal128Array::from(values).with_precision_and_scale(5, 2).unwrap();
         let numeric = SqlState::NUMERIC_VALUE_OUT_OF_RANGE;
-        let moment = SqlState::DATETIME_FIELD_OVERFLOW;
+        let overflow = SqlState::DATETIME_FIELD_OVERFLOW;
         let decimal: ArrayRef = Arc::new(decimals(vec![Some(99_999), None, Some(100_000)]));
         let keys = || PrimitiveArray::<Int8Type>::from(vec![0, 0, 2]);
         let offsets = || OffsetBuffer::from_lengths([1, 1, 1]);
@@ -595,11 +595,11 @@ mod tests {
             (Arc::new(DictionaryArray::new(keys(), decimal.clone())), numeric, "value 1000.00 "),
             (Arc::new(ListArray::new(field, offsets(), decimal, None)), numeric, "value 1000.00 "),
             (Arc::new(wide.with_precision_and_scale(5, 2).unwrap()), numeric, "value"),
-            (Arc::new(Time64MicrosecondArray::from(hours.to_vec())), moment, "value 108000000000 µs "),
-            (Arc::new(Time64MicrosecondArray::from(vec![0, 0, -5])), moment, "value -5 µs of column"),
-            (Arc::new(Time32SecondArray::from(vec![0, 86_400, 86_401])), moment, "value 86401000000 µs"),
-            (Arc::new(Date32Array::from(vec![0, 0, i32::MAX])), moment, "value 2147483647 days"),
-            (Arc::new(TimestampMicrosecondArray::from(vec![0, 0, i64::MIN])), moment, "value -"),
+            (Arc::new(Time64MicrosecondArray::from(hours.to_vec())), overflow, "value 108000000000 µs "),
+            (Arc::new(Time64MicrosecondArray::from(vec![0, 0, -5])), overflow, "value -5 µs of column"),
+            (Arc::new(Time32SecondArray::from(vec![0, 86_400, 86_401])), overflow, "value 86401000000 µs"),
+            (Arc::new(Date32Array::from(vec![0, 0, i32::MAX])), overflow, "value 2147483647 days"),
+            (Arc::new(TimestampMicrosecondArray::from(vec![0, 0, i64::MIN])), overflow, "value -"),
         ];
         for (column, state, message) in columns {
             let ty = column.data_type().clone();

@@ -2,9 +2,10 @@
 //! of files, and return the name of each row's file ([`names`]).
 //!
 //! A file is examined when a statement is bound, which determines its columns and their types. It is read when the statement
-//! runs, and only the columns that the statement uses: CSV and JSON by the code of COPY ([`lines`]), Parquet and Arrow by
-//! the crates of the Arrow project ([`columns`]). Zone maps of CSV and JSON files are kept for later statements ([`zones`]). A
-//! plan records the versions of its files, and is made again when one has changed. The files are the server's, as for COPY.
+//! runs, and only the columns that the statement uses. CSV and JSON are read by the code of COPY ([`lines`]), Parquet and
+//! Arrow by the crates of the Arrow project ([`columns`]). Zone maps of CSV and JSON files are kept for later statements
+//! ([`zones`]). A plan records the versions of its files, and is made again when one has changed. The files are the server's,
+//! as for COPY.
 
 mod arguments;
 mod column_scan;

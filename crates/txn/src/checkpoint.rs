@@ -32,17 +32,21 @@ use crate::table_file::{self, Content};
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
-use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time};
+use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock};
 use firn_log::Log;
 use firn_storage::{Cold, ScanBatch, Table, pin};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// After a failed checkpoint the next one is tried when the log has grown by this fraction of the size that
 /// triggers a checkpoint.
 const RETRY_PART: u64 = 8;
 
-/// A checkpoint that runs with transactions uses this fraction of the threads.
+/// While the disk is full, a checkpoint to free space of the log is tried again after so long.
+const RETRY_FOR_SPACE: Duration = Duration::from_secs(10);
+
+/// A checkpoint beside transactions takes this part of the threads.
 const THREADS_PART: usize = 4;
 
 /// A file of a table ends at this many bytes, so that several threads can write and load one table. Tiny in
@@ -71,6 +75,8 @@ pub(crate) struct Store {
     /// the next one.
     counted_from: AtomicU64,
     worker: Mutex<Option<JoinHandle<()>>>,
+    /// When a checkpoint was last begun because the disk lacked space.
+    tried_for_space: Mutex<Option<clock::Instant>>,
 }
 
 #[derive(Debug)]
@@ -320,6 +326,7 @@ impl Store {
             newest: Mutex::new(Newest { begun: manifest.checkpoint, manifest, replayed, generations }),
             loads,
             worker: Mutex::new(None),
+            tried_for_space: Mutex::default(),
         }
     }
 
@@ -338,6 +345,31 @@ impl Store {
         let mut newest = self.newest.lock();
         log.check()?;
         newest.begun += 1;
+        let written = self.write_files(engine, log, threads, begun, &mut newest);
+        let (manifest, generations, redo_bytes) =
+            written.inspect_err(|_| self.remove_files_of(newest.begun))?;
+        manifest.write(&*self.disk, &self.directory)?;
+
+        self.counted_from.store(redo_bytes, Ordering::Relaxed);
+        newest.manifest = manifest;
+        newest.replayed.clear();
+        newest.generations = generations;
+        engine.statistics().checkpoints.count();
+        self.loads.forget_until(newest.manifest.time());
+        self.remove_files_but(&newest.manifest)?;
+        log.truncate_before(newest.manifest.position())
+    }
+
+    /// Writes the files of a checkpoint. Returns its manifest, of each block in a file of cold blocks the generation, and up to
+    /// where it replaces the log.
+    fn write_files(
+        &self,
+        engine: &Engine,
+        log: &Log,
+        threads: usize,
+        begun: impl FnOnce(),
+        newest: &mut Newest,
+    ) -> Result<(Manifest, Generations, u64)> {
         let number = newest.begun;
         let cut = engine.cut(log, newest.manifest.time())?;
         begun();
@@ -407,16 +439,19 @@ impl Store {
         let redo_bytes = cut.redo_bytes;
         drop(cut);
         log.wait_durable(needed)?;
-        manifest.write(&*self.disk, &self.directory)?;
+        Ok((manifest, generations, redo_bytes))
+    }
 
-        self.counted_from.store(redo_bytes, Ordering::Relaxed);
-        newest.manifest = manifest;
-        newest.replayed.clear();
-        newest.generations = generations;
-        engine.statistics().checkpoints.count();
-        self.loads.forget_until(newest.manifest.time());
-        self.remove_files_but(&newest.manifest)?;
-        log.truncate_before(newest.manifest.position())
+    /// Removes the files of a checkpoint that failed before its manifest was written: they may have filled the disk.
+    fn remove_files_of(&self, checkpoint: u64) {
+        let directory = checkpoint_directory(&self.directory);
+        let number = checkpoint.to_string();
+        for name in self.disk.list(&directory).unwrap_or_default() {
+            if name.split('-').nth(1) == Some(number.as_str()) {
+                // What cannot be removed now is removed with the next checkpoint.
+                let _ = self.disk.remove(&directory.join(name));
+            }
+        }
     }
 
     /// Removes the files to which neither the newest manifest nor a load refers: after recovery.
@@ -442,19 +477,20 @@ impl Store {
         if removed { self.disk.sync_directory(&directory) } else { Ok(()) }
     }
 
-    /// Begins a checkpoint on a thread of its own if the log has grown by this much.
+    /// Begins a checkpoint on a thread of its own if the log has grown by so much, or if the disk lacks space for more of it.
     pub fn checkpoint_if_due(&self, engine: &Arc<Engine>, log: &Log, after_bytes: u64) {
         let written = log.bytes_at(log.appended_lsn()) + self.loads.bytes();
-        if written.saturating_sub(self.counted_from.load(Ordering::Relaxed)) < after_bytes {
+        let is_due = written.saturating_sub(self.counted_from.load(Ordering::Relaxed)) >= after_bytes;
+        if !is_due && !self.is_due_for_space(log) {
             return;
         }
         let mut worker = self.worker.lock();
         if worker.as_ref().is_some_and(|worker| !worker.is_finished()) {
             return;
         }
-        // An explicit checkpoint reports its error; this one does not. Everything is still in the log.
-        let retry_at = written - after_bytes + after_bytes / RETRY_PART;
-        // The engine may be closed while the thread starts.
+        // Whoever asks for a checkpoint is told why there is none. Everything is still in the log.
+        let retry_at = is_due.then(|| written - after_bytes + after_bytes / RETRY_PART);
+        // The engine may end while the thread begins.
         let engine: Weak<Engine> = Arc::downgrade(engine);
         let started = thread::start("firn-checkpoint", move || {
             let Some(engine) = engine.upgrade() else { return };
@@ -462,13 +498,33 @@ impl Store {
             let threads = engine.config().threads.div_ceil(THREADS_PART);
             let stand_back = || thread::stand_back(Behind::Queries);
             if store.write(&engine, log, threads, stand_back).is_err() {
-                store.counted_from.store(retry_at, Ordering::Relaxed);
+                store.retry_from(retry_at);
             }
         });
         match started {
             Ok(thread) => *worker = Some(thread),
-            Err(_) => self.counted_from.store(retry_at, Ordering::Relaxed),
+            Err(_) => self.retry_from(retry_at),
         }
+    }
+
+    /// After a failed checkpoint that was due, the next one is.
+    fn retry_from(&self, retry_at: Option<u64>) {
+        if let Some(retry_at) = retry_at {
+            self.counted_from.store(retry_at, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the disk lacks space that a checkpoint may free, and none has been tried for that just now.
+    fn is_due_for_space(&self, log: &Log) -> bool {
+        if !log.take_lack_of_space() {
+            return false;
+        }
+        let mut tried = self.tried_for_space.lock();
+        let is_time = tried.is_none_or(|tried| tried.elapsed() >= RETRY_FOR_SPACE);
+        if is_time {
+            *tried = Some(clock::now());
+        }
+        is_time
     }
 
     /// Whether anything was logged since the last checkpoint.

@@ -257,7 +257,8 @@ impl Engine {
     }
 
     /// The next value of a sequence, outside transactions: never returned twice, also after a crash.
-    /// 2200H when it is exhausted.
+    ///
+    /// Errors: 2200H when it is exhausted; 53100, 58030 if the log cannot take it, and then the sequence has not advanced.
     pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64> {
         let mut sequences = self.sequences.lock();
         let state = sequences.entry(sequence.oid).or_insert_with(|| SequenceState::new(sequence));
@@ -300,13 +301,18 @@ impl Engine {
         let Some(log) = &self.log else { return Ok(()) };
         let mut redo = spare_redo();
         redo.sequence_advance(oid.0, value, called);
-        let _turn = self.commit.lock();
-        log.check()?;
-        let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
-        log.append(time, redo.as_bytes());
-        self.newest.time.store(time.0, Ordering::SeqCst);
-        keep_redo(redo);
-        Ok(())
+        loop {
+            let turn = self.commit.lock();
+            let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
+            if log.append(time, redo.as_bytes())?.is_some() {
+                self.newest.time.store(time.0, Ordering::SeqCst);
+                drop(turn);
+                keep_redo(redo);
+                return Ok(());
+            }
+            drop(turn);
+            log.make_room(redo.as_bytes().len())?;
+        }
     }
 
     /// Waits until a commit is on disk. Returns at once for tickets without a log position.
@@ -630,31 +636,39 @@ impl Engine {
         slot: &ActiveSlot,
         mut write_set: WriteSet,
         ddl: Option<&Ddl>,
-        reads: Option<(&mut PredicateLog, Snapshot, Time)>,
+        mut reads: Option<(&mut PredicateLog, Snapshot, Time)>,
     ) -> std::result::Result<Ticket, Box<(Error, WriteSet)>> {
         if let (Some(ddl), Some(redo)) = (ddl, write_set.redo()) {
             redo.catalog_change(&ddl.log_entry(self));
         }
         let digest = write_set.digest();
-        let turn = match reads {
-            None => self.commit.lock(),
-            Some((reads, snapshot, validated)) => match self.validated_turn(slot, reads, snapshot, validated)
-            {
-                Ok(turn) => turn,
-                Err(error) => return Err(Box::new((error, write_set))),
-            },
-        };
-        let mut lsn = None;
-        let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
-        if let (Some(log), Some(redo)) = (&self.log, write_set.redo()) {
-            if let Err(error) = log.check() {
-                drop(turn);
-                return Err(Box::new((error, write_set)));
+        let (turn, time, lsn) = loop {
+            let turn = match &mut reads {
+                None => self.commit.lock(),
+                Some((reads, snapshot, validated)) => {
+                    match self.validated_turn(slot, reads, *snapshot, *validated) {
+                        Ok(turn) => turn,
+                        Err(error) => return Err(Box::new((error, write_set))),
+                    }
+                }
+            };
+            let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
+            let (Some(log), Some(redo)) = (&self.log, write_set.redo()) else { break (turn, time, None) };
+            match log.append(time, redo.as_bytes()) {
+                Ok(Some(end)) => {
+                    redo.logged(end);
+                    break (turn, time, Some(end));
+                }
+                // Others commit meanwhile.
+                refused => {
+                    drop(turn);
+                    let made = refused.and_then(|_| log.make_room(redo.as_bytes().len()));
+                    if let Err(error) = made {
+                        return Err(Box::new((error, write_set)));
+                    }
+                }
             }
-            let end = log.append(time, redo.as_bytes());
-            redo.logged(end);
-            lsn = Some(end);
-        }
+        };
         write_set.stamp(time);
         if let Some(ddl) = ddl {
             self.publish_catalog(ddl, time);
@@ -753,20 +767,15 @@ impl Engine {
         Lsn(self.newest.position.load(Ordering::Relaxed))
     }
 
-    /// The position that a reader of commits up to `position` must wait for; `None` if they are durable. Also `None` if the log
-    /// has failed: what was not on disk by then never will be, and reading continues.
+    /// The position that a reader of commits up to `position` must wait for; `None` if they are durable. If the log has failed,
+    /// waiting returns the error: what was not on disk by then never will be.
     pub(crate) fn unflushed_position(&self, position: Lsn) -> Option<Lsn> {
-        let log = self.log.as_ref()?;
-        (log.durable_lsn() < position && log.check().is_ok()).then_some(position)
+        (self.log.as_ref()?.durable_lsn() < position).then_some(position)
     }
 
     /// Everything that ended up to this time is on disk, or need not be.
     fn safe_time(&self) -> Time {
         let Some(log) = &self.log else { return Time(u64::MAX) };
-        if log.check().is_err() {
-            // Nothing more will be on disk, and nothing waits for it.
-            return Time(u64::MAX);
-        }
         // In this order: the position covers everything that was published by then.
         let published = Time(self.newest.time.load(Ordering::Acquire));
         if log.durable_lsn() >= self.last_position() { published } else { log.durable_time() }

@@ -17,7 +17,7 @@
 //! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before; spill files and loads' files that the log does not name: of transactions that did not commit | removed |
 //! | 14 | redo that does not fit the checkpoint, rows that break a unique index | XX001 |
 //! | 15 | the directory open elsewhere | 55006 |
-//! | 16 | no right to it, a full or broken disk | 42501, 53100, 58030 |
+//! | 16 | no right to it; a full disk, if it is to be created; a broken one | 42501, 53100, 58030 |
 //!
 //! Except in cases 1 and 2, nothing in the directory is changed before everything in it was found
 //! valid. So after an error the directory can be examined and repaired, and opened again.

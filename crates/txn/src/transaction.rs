@@ -332,8 +332,8 @@ impl Transaction {
     /// Commits; deferred checks must have been made. The changes are visible to others when this returns, and durable once
     /// [`Engine::wait`] returns for the ticket.
     ///
-    /// Errors: 40001 if it is serializable and what it has read has changed; 53100, 58030 if the log has failed or the disk
-    /// does not take the redo of a long transaction. After an error the transaction has been rolled back.
+    /// Errors: 40001 if it is serializable and what it has read has changed; 53100 if the disk has no space for its redo;
+    /// 58030 if the log has failed. After an error the transaction has been rolled back.
     pub fn commit(mut self) -> Result<Ticket> {
         assert!(!self.has_deferred_checks(), "a transaction commits after its deferred checks");
         assert!(!self.bulk.has_waiting_keys(), "a statement ends when its keys have entered");

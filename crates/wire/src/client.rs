@@ -1,10 +1,10 @@
 //! One client after its start-up: messages in, replies out.
 //!
 //! Transactions. PostgreSQL runs a script, and everything between two Syncs, as one *implicit*
-//! transaction. A single statement commits by itself in the engine, which may retry it; if
-//! more follow, the client opens a block first and ends it at the end of the script or at the Sync.
-//! The input buffer shows whether more follow: drivers send Bind, Execute and Sync together, so
-//! the usual round trip never opens a block.
+//! transaction. A single statement commits by itself in the engine, which may retry it. If more
+//! follow, the client opens a block first and ends it at the end of the script or at the Sync. The
+//! input buffer shows whether more follow: drivers send Bind, Execute and Sync together, so the
+//! usual round trip never opens a block.
 //!
 //! ```text
 //! Ready ──COPY … FROM STDIN──> CopyIn ──CopyDone, CopyFail, error──> Ready, or Skipping

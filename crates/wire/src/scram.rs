@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The name inside client-first is ignored, as PostgreSQL does: the start-up packet named the user.
-//! For a user that does not exist the messages are the same, with a salt that does not change from one
-//! attempt to the next, so an attacker cannot list the users.
+//! For a user that does not exist the messages are the same, with a salt that is the same in every
+//! attempt. So an attacker cannot list the users.
 
 use std::collections::HashMap;
 

@@ -1,9 +1,9 @@
 //! The choices that make a statement.
 //!
-//! A generator gets each choice from here. The choices are recorded, so that a statement can be made again from
-//! a changed record: that is how a failing statement is shrunk, without knowing its grammar (MacIver and Donaldson,
-//! "Test-Case Reduction via Test-Case Generation", ECOOP 2020). Invariant: a choice of 0 is the simplest alternative, and
-//! choices beyond the end of a record are 0.
+//! A generator gets each choice from here. The choices are recorded, so that a statement can be made again from a changed
+//! record. That is how a failing statement is shrunk, without knowing its grammar (MacIver and Donaldson, "Test-Case
+//! Reduction via Test-Case Generation", ECOOP 2020). Invariant: a choice of 0 is the simplest alternative, and choices
+//! beyond the end of a record are 0.
 
 use firn_base::random::Random;
 

@@ -40,6 +40,9 @@ pub trait Database {
     /// Runs one statement on a connection of that name.
     fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure>;
 
+    /// Prepares one statement on a connection of that name. The rows are the name and the type of each of its columns.
+    fn columns(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure>;
+
     /// Called between two statements.
     fn pause(&mut self) {}
 
@@ -59,6 +62,11 @@ impl Firn {
     /// A database.
     pub fn new(database: firn_session::Database) -> Firn {
         Firn { database: Some(database), connections: HashMap::new() }
+    }
+
+    fn connection(&mut self, name: &str) -> &mut Connection {
+        let database = self.database.as_ref().expect("the database is open");
+        self.connections.entry(name.to_owned()).or_insert_with(|| database.connect())
     }
 
     fn answer(connection: &mut Connection, sql: &str) -> Result<Answer, Error> {
@@ -106,11 +114,20 @@ impl Database for Firn {
     }
 
     fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
-        let database = self.database.as_ref().expect("the database is open");
-        let connection = self.connections.entry(connection.to_owned()).or_insert_with(|| database.connect());
-        Firn::answer(connection, sql)
-            .map_err(|error| Failure { code: error.state().as_str().to_owned(), text: error.to_string() })
+        Firn::answer(self.connection(connection), sql).map_err(failed)
     }
+
+    fn columns(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        let statement = self.connection(connection).prepare(sql).map_err(failed)?;
+        let columns = statement.columns().map_or(&[][..], |columns| &columns[..]);
+        let rows: Vec<String> =
+            columns.iter().map(|column| format!("{} {}", column.name, column.ty)).collect();
+        Ok(Answer { count: rows.len() as u64, rows })
+    }
+}
+
+fn failed(error: Error) -> Failure {
+    Failure { code: error.state().as_str().to_owned(), text: error.to_string() }
 }
 
 /// The state of the blocks of a [`Cold`] database.
@@ -152,6 +169,10 @@ impl Database for Cold {
 
     fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
         self.firn.run(connection, sql)
+    }
+
+    fn columns(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        self.firn.columns(connection, sql)
     }
 
     fn pause(&mut self) {
@@ -205,6 +226,10 @@ impl Database for Restarting {
         self.firn.run(connection, sql)
     }
 
+    fn columns(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        self.firn.columns(connection, sql)
+    }
+
     fn pause(&mut self) {
         let idle = |connection: &Connection| connection.status() == TransactionStatus::Idle;
         if !self.firn.connections.values().all(idle) {
@@ -248,6 +273,15 @@ impl Postgres {
         Ok(Postgres { _server: Some(server), ..Postgres::new(&url, "firn", "") })
     }
 
+    fn client(&mut self, name: &str) -> Result<&mut Client, postgres::Error> {
+        if !self.clients.contains_key(name) {
+            let mut client = Client::connect(&self.url, NoTls)?;
+            client.batch_execute(self.begin)?;
+            self.clients.insert(name.to_owned(), client);
+        }
+        Ok(self.clients.get_mut(name).expect("it has just been made"))
+    }
+
     fn answer(client: &mut Client, sql: &str) -> Result<Answer, postgres::Error> {
         let lower = sql.trim_start().to_lowercase();
         if lower.starts_with("copy") && lower.contains("stdout") {
@@ -285,13 +319,21 @@ impl Database for Postgres {
     }
 
     fn run(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
-        if !self.clients.contains_key(connection) {
-            let mut client = Client::connect(&self.url, NoTls).map_err(failure)?;
-            client.batch_execute(self.begin).map_err(failure)?;
-            self.clients.insert(connection.to_owned(), client);
-        }
-        let client = self.clients.get_mut(connection).expect("it has just been made");
+        let client = self.client(connection).map_err(failure)?;
         Postgres::answer(client, sql).map_err(failure)
+    }
+
+    fn columns(&mut self, connection: &str, sql: &str) -> Result<Answer, Failure> {
+        let client = self.client(connection).map_err(failure)?;
+        let statement = client.prepare(sql).map_err(failure)?;
+        let mut rows = Vec::new();
+        for column in statement.columns() {
+            let (oid, modifier) = (column.type_().oid(), column.type_modifier());
+            let query = "SELECT pg_catalog.format_type($1, $2)";
+            let ty: String = client.query_one(query, &[&oid, &modifier]).map_err(failure)?.get(0);
+            rows.push(format!("{} {ty}", column.name()));
+        }
+        Ok(Answer { count: rows.len() as u64, rows })
     }
 }
 

@@ -24,10 +24,17 @@
 //! SELECT NULL, ''
 //! ----
 //! NULL (empty)
+//!
+//! columns
+//! SELECT a, a::numeric(6, 2) AS price FROM t
+//! ----
+//! a integer
+//! price numeric(6,2)
 //! ```
 //!
 //! `error` has a SQLSTATE and, optionally, text that the message, detail or hint must contain.
-//! `rowsort` sorts the rows of both sides. `skipif` and `onlyif` name a database: `firn`, `postgres`, or
+//! `rowsort` sorts the rows of both sides. `columns` prepares a query and lists the names and types of its columns, as
+//! `\gdesc` of psql does. `skipif` and `onlyif` name a database: `firn`, `postgres`, or
 //! `compact`, which is `firn` as well, with its rows in compact blocks before every statement. `connection` names the
 //! connection that the record runs on; all of them end with the file. A file whose first line is `# session` depends on the
 //! state of a session, so the database must not be reopened between its statements.
@@ -89,6 +96,8 @@ pub enum Expect {
         /// In any order.
         sorted: bool,
     },
+    /// The name and the type of each column, one line each.
+    Columns(Vec<String>),
 }
 
 /// A file of the corpus.
@@ -131,7 +140,7 @@ pub fn parse(text: &str) -> Result<Script, String> {
                 connection = words.next().unwrap_or("default").to_owned();
                 continue;
             }
-            "statement" | "query" => {}
+            "statement" | "query" | "columns" => {}
             _ => return wrong("unknown directive"),
         }
         let mut sql = String::new();
@@ -161,8 +170,8 @@ pub fn parse(text: &str) -> Result<Script, String> {
                 }
                 _ => return wrong("a SQLSTATE is missing"),
             },
-            ("query", option) => {
-                let sorted = option == Some("rowsort");
+            ("query" | "columns", option) => {
+                let sorted = first == "query" && option == Some("rowsort");
                 if option.is_some() && !sorted {
                     return wrong("unknown option");
                 }
@@ -173,7 +182,7 @@ pub fn parse(text: &str) -> Result<Script, String> {
                     }
                     rows.push(row.to_owned());
                 }
-                Expect::Rows { rows, sorted }
+                if first == "columns" { Expect::Columns(rows) } else { Expect::Rows { rows, sorted } }
             }
             _ => return wrong("unknown kind of statement"),
         };
@@ -195,7 +204,10 @@ pub fn run(script: &Script, database: &mut dyn Database) -> Vec<String> {
         if !record.conditions.iter().all(|condition| condition.is_met(database.name())) {
             continue;
         }
-        let answer = database.run(&record.connection, &record.sql);
+        let answer = match record.expect {
+            Expect::Columns(_) => database.columns(&record.connection, &record.sql),
+            _ => database.run(&record.connection, &record.sql),
+        };
         if let Some(complaint) = judge(&record.expect, &answer) {
             complaints.push(format!("line {}: {}\n{complaint}", record.line, record.sql));
         }
@@ -226,19 +238,9 @@ fn judge(expect: &Expect, answer: &Result<Answer, Failure>) -> Option<String> {
                 expected.sort();
                 got.sort();
             }
-            if expected == got {
-                return None;
-            }
-            let mut complaint = String::from("  expected:\n");
-            for row in &expected {
-                let _ = writeln!(complaint, "    {row}");
-            }
-            complaint.push_str("  got:\n");
-            for row in &got {
-                let _ = writeln!(complaint, "    {row}");
-            }
-            Some(complaint)
+            difference(&expected, &got)
         }
+        (Expect::Columns(columns), Ok(answer)) => difference(columns, &answer.rows),
     }
 }
 
@@ -251,6 +253,22 @@ pub fn shown(value: Option<&str>) -> String {
     }
 }
 
+/// What is expected and what was got, if they differ.
+fn difference(expected: &[String], got: &[String]) -> Option<String> {
+    if expected == got {
+        return None;
+    }
+    let mut complaint = String::from("  expected:\n");
+    for row in expected {
+        let _ = writeln!(complaint, "    {row}");
+    }
+    complaint.push_str("  got:\n");
+    for row in got {
+        let _ = writeln!(complaint, "    {row}");
+    }
+    Some(complaint)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,11 +276,11 @@ mod tests {
     #[test]
     fn a_script_is_read_record_by_record() {
         let script = parse(
-            "# session\n\nskipif postgres\nconnection a\nstatement error 23505 duplicate key\nINSERT\n  VALUES\n\nquery rowsort\nSELECT 1\n----\n1\n2\n",
+            "# session\n\nskipif postgres\nconnection a\nstatement error 23505 duplicate key\nINSERT\n  VALUES\n\nquery rowsort\nSELECT 1\n----\n1\n2\n\ncolumns\nSELECT 1 AS a\n----\na integer\n",
         )
         .unwrap();
         assert!(script.session);
-        assert_eq!(script.records.len(), 2);
+        assert_eq!(script.records.len(), 3);
         assert_eq!(script.records[0].sql, "INSERT\n  VALUES");
         assert_eq!(script.records[0].conditions, [Condition::Skip("postgres".into())]);
         assert_eq!(script.records[0].connection, "a");
@@ -272,7 +290,9 @@ mod tests {
             script.records[1].expect,
             Expect::Rows { rows: vec!["1".into(), "2".into()], sorted: true }
         );
+        assert_eq!(script.records[2].expect, Expect::Columns(vec!["a integer".into()]));
         assert!(parse("nonsense\n").is_err());
+        assert!(parse("columns rowsort\nSELECT 1\n").is_err());
     }
 
     #[test]

@@ -2,9 +2,9 @@
 //! style of TPC-H over the same rows. Three small tables are added to the nine: suppliers, nations and
 //! regions.
 //!
-//! Relations between the two parts are computed, not stored: stock (w, i) is from supplier
-//! `w · i mod 10000`, and the first character of a customer's state is the key of the customer's nation, as ASCII.
-//! Hence there are 10,000 suppliers at every scale, and 62 nations, one per letter and digit.
+//! Relations between the two parts are computed, not stored. Stock (w, i) is from supplier `w · i mod 10000`. The
+//! first character of a customer's state is the key of the customer's nation, as ASCII. Hence there are 10,000
+//! suppliers at every scale, and 62 nations, one per letter and digit.
 //!
 //! [`mixed`] runs transactions and queries at the same time.
 

@@ -24,7 +24,7 @@ pub const LOAD_TIME: i64 = 1_325_376_000_000_000;
 /// What every customer has paid at the start, in cents.
 const FIRST_PAYMENT: i64 = 1_000;
 
-/// Rows of a stretch, so that a progress bar moves and memory stays small.
+/// The rows of a stretch: few, so that a progress bar moves and little memory is used.
 const ROWS_PER_BATCH: usize = 20_000;
 
 /// One stretch of the population.

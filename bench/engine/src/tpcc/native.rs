@@ -277,8 +277,8 @@ impl Tpcc {
 pub struct Mode {
     /// Their isolation.
     pub isolation: Isolation,
-    /// How many transactions it begins before it runs the first of them: as many then commit while one is
-    /// under way, as if they were cut into tasks that take turns (Mühlbauer, dissertation, TU München 2016, §2.4.4).
+    /// How many transactions it begins before it runs the first of them. As many then commit while one is running,
+    /// as if they were cut into tasks that take turns (Mühlbauer, dissertation, TU München 2016, §2.4.4).
     pub interleaved: usize,
 }
 

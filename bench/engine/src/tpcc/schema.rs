@@ -1,8 +1,8 @@
 //! TPC-C's nine tables (specification 5.11, clause 1.3), and the two secondary indexes that its
 //! transactions need.
 //!
-//! Where the specification leaves a choice: identifiers and counters are integers, year-to-date sums of
-//! warehouses and districts have 15 digits so that a fast engine does not overflow them in an hour.
+//! Choices that the specification permits: identifiers and counters are integers. Year-to-date sums of
+//! warehouses and districts have 15 digits, so that a fast engine does not overflow them in an hour.
 
 use crate::schema::{TableSchema, tables};
 

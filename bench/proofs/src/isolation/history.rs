@@ -233,8 +233,8 @@ impl Checkable {
             models: vec![model.to_owned()],
             timeout: Duration::from_secs(10),
             // Registers do not show which of two values was first. These options assume no more than the models
-            // that are checked: a transaction that has read a value and writes another writes after it, and an
-            // acknowledged transaction precedes one that begins later.
+            // that are checked. If a transaction reads a value and writes another, its write comes after that
+            // value. An acknowledged transaction precedes one that begins later.
             wfr_keys: true,
             linearizable_keys: true,
             ..Opts::default()

@@ -1,7 +1,7 @@
 //! Random histories of concurrent transactions, checked for cycles that no serial order explains: in
 //! process, and over the wire with a server that is killed and started again under load. A commit whose
-//! reply was lost may or may not have happened; everything else must be as if it had run alone, and in
-//! an order that agrees with what clients saw end before they began something else.
+//! reply was lost may or may not have happened; all other transactions must be serializable, in an
+//! order that agrees with their times: one that ended before another began precedes it.
 //!
 //! The history is cut into parts with keys of their own, so that the cost of checking a transaction
 //! does not grow with the length of the trial.
@@ -137,16 +137,16 @@ impl Trial<'_> {
         };
         sql::create(&mut connect()?)?;
         let mut random = Random::seeded(!self.seed);
-        let mut moments: Vec<u64> = (0..self.options.kills)
+        let mut kill_times: Vec<u64> = (0..self.options.kills)
             .map(|_| random.uniform(1, self.options.transactions as i64) as u64)
             .collect();
-        moments.sort_unstable();
-        let mut moments = moments.into_iter().peekable();
+        kill_times.sort_unstable();
+        let mut kill_times = kill_times.into_iter().peekable();
         // Kills the server when the scheduled numbers of transactions have begun, sometimes after a checkpoint.
         let kill = |recorder: &Recorder, before: u64| -> Result<()> {
             let end = before + recorder.planned();
-            while let Some(moment) = moments.next_if(|moment| *moment <= end) {
-                while before + recorder.begun() < moment {
+            while let Some(time) = kill_times.next_if(|time| *time <= end) {
+                while before + recorder.begun() < time {
                     clock::sleep(Duration::from_millis(1));
                 }
                 if random.uniform(0, 2) == 0 {

@@ -10,8 +10,8 @@ use firn_storage::{BlockState, BlockUsage};
 use firn_txn::Engine;
 use std::time::Duration;
 
-/// How long transactions run between two pauses in which blocks become compact, and how long these pauses last at most: the first
-/// until all blocks have become compact, however busy the machine is, and later ones.
+/// How long transactions run between two pauses in which blocks become compact, and the longest time of a pause. The first
+/// pause lasts until all blocks have become compact, however busy the machine is.
 const BETWEEN_PAUSES: Duration = Duration::from_millis(20);
 const FIRST_PAUSE: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(60);

@@ -1,9 +1,9 @@
 //! Random transactions over few keys, after Elle's generators (Kingsbury and Alvaro 2020): short, many
 //! of them conflicting on the same keys, every value written once, keys retired before their lists grow long.
 //!
-//! Keys are in groups of three, so that a query that reads several of them at once, through a
-//! secondary index or by scanning, is a read of each, also of those that do not exist yet. So
-//! a checker without predicates finds phantoms.
+//! Keys are in groups of three. A query that reads several keys at once, through a secondary index
+//! or by scanning, is a read of each of them, also of those that do not exist yet. So a checker
+//! without predicates finds phantoms.
 
 use adya::Workload;
 use firn_base::random::Random;

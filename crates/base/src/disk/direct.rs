@@ -63,6 +63,10 @@ impl DiskFile for DirectFile {
         self.cached.set_len(length)
     }
 
+    fn allocate(&self, length: u64) -> Result<()> {
+        self.cached.allocate(length)
+    }
+
     fn sync(&self) -> Result<()> {
         self.cached.sync()
     }

@@ -7,6 +7,7 @@
 //! unsynced writes it keeps an arbitrary set of 512-byte sectors, one of them torn at a byte. Syncing a file
 //! does not sync its name, though some file systems do.
 
+use super::extents::Extents;
 use super::{Disk, DiskFile, DiskLock, in_use, io_error};
 use crate::Result;
 use crate::random::Random;
@@ -54,7 +55,7 @@ struct State {
     /// The number of changes (writes, syncs, name changes) that may still happen, and the fault of the next
     /// one.
     operations_left: Option<(u64, Fault)>,
-    /// The number of bytes by which files may still grow.
+    /// How many more bytes of files may get space.
     room: Option<u64>,
     operations: u64,
     syncs: u64,
@@ -66,6 +67,8 @@ struct File {
     current: Vec<u8>,
     safe: Vec<u8>,
     pending: Vec<Change>,
+    /// The bytes that have space: those that were written or allocated.
+    allocated: Extents,
 }
 
 #[derive(Clone, Debug)]
@@ -137,21 +140,28 @@ impl State {
 
     /// Frees the room of the bytes of a file.
     fn give_back(&mut self, id: u64) {
-        let bytes = self.files[&id].current.len() as u64;
+        self.truncate_space(id, 0);
+    }
+
+    /// The bytes of a file after `length` no longer have space.
+    fn truncate_space(&mut self, id: u64, length: u64) {
+        let bytes =
+            self.files.get_mut(&id).expect("files stay while handles live").allocated.truncate(length);
         if let Some(room) = &mut self.room {
             *room += bytes;
         }
     }
 
-    /// The number of `length` bytes for which there is room at `offset` of a file; takes the room.
-    fn take_room(&mut self, id: u64, offset: u64, length: usize) -> usize {
-        let there = self.files[&id].current.len() as u64;
-        let Some(room) = &mut self.room else { return length };
-        let fits = length.min((there + *room).saturating_sub(offset) as usize);
-        if fits > 0 {
-            *room -= (offset + fits as u64).saturating_sub(there);
+    /// The position up to which there is space for the bytes of a file between `from` and `to`; allocates it.
+    fn take_room(&mut self, id: u64, from: u64, to: u64) -> u64 {
+        let allocated = &mut self.files.get_mut(&id).expect("files stay while handles live").allocated;
+        let mut reached = to;
+        if let Some(room) = &mut self.room {
+            reached = allocated.reach(from, to, *room);
+            *room -= allocated.missing(from, reached);
         }
-        fits
+        allocated.add(from, reached);
+        reached
     }
 
     fn change_name(&mut self, change: NameChange) {
@@ -190,8 +200,9 @@ impl SimulatedDisk {
         self.0.lock().operations_left = Some((operations, fault));
     }
 
-    /// Lets files grow by this many bytes in all: writes beyond that fail with [`Fault::Full`]. As on real
-    /// disks, overwriting takes no room, and a file that is removed or emptied frees its room.
+    /// Leaves space for so many bytes: what needs more meets a full disk, as [`Fault::Full`]. As on real disks, what is
+    /// written over or has been allocated needs none, a length without bytes needs none, and a file that is removed
+    /// or truncated frees its own.
     pub fn leave_room(&self, bytes: u64) {
         self.0.lock().room = Some(bytes);
     }
@@ -227,7 +238,7 @@ impl SimulatedDisk {
             .iter()
             .map(|(id, file)| {
                 let (current, safe) = (file.current.clone(), file.current.clone());
-                (*id, File { current, safe, pending: Vec::new() })
+                (*id, File { current, safe, pending: Vec::new(), allocated: file.allocated.clone() })
             })
             .collect();
         Arc::new(state.restarted(files, state.names.clone()))
@@ -258,7 +269,9 @@ impl SimulatedDisk {
                 for change in &file.pending {
                     survive(change, keep, random, &mut content);
                 }
-                (*id, File { current: content.clone(), safe: content, pending: Vec::new() })
+                let mut allocated = file.allocated.clone();
+                allocated.truncate(content.len() as u64);
+                (*id, File { current: content.clone(), safe: content, pending: Vec::new(), allocated })
             })
             .collect();
         Arc::new(state.restarted(files, names))
@@ -410,6 +423,9 @@ impl Disk for SimulatedDisk {
             return Err(io_error("rename file", from, &missing()));
         }
         assert_eq!(from.parent(), to.parent(), "the simulation renames within one directory");
+        if let Some(replaced) = state.names.get(to).copied() {
+            state.give_back(replaced);
+        }
         state.change_name(NameChange::Rename(from.to_owned(), to.to_owned()));
         Ok(())
     }
@@ -495,10 +511,8 @@ impl DiskFile for SimulatedFile {
             }
             None => (bytes.len(), None),
         };
-        let (length, fault) = match state.take_room(self.id, offset, length) {
-            fits if fits < length => (fits, Some(Fault::Full)),
-            _ => (length, fault),
-        };
+        let fits = (state.take_room(self.id, offset, offset + length as u64) - offset) as usize;
+        let (length, fault) = if fits < length { (fits, Some(Fault::Full)) } else { (length, fault) };
         let file = state.files.get_mut(&self.id).expect("files stay while handles live");
         let change = Change::Write(offset, bytes[..length].to_owned());
         change.apply(&mut file.current);
@@ -514,9 +528,24 @@ impl DiskFile for SimulatedFile {
     fn set_len(&self, length: u64) -> Result<()> {
         let mut state = self.disk.0.lock();
         state.operate("set the length of", &self.path)?;
+        state.truncate_space(self.id, length);
         let file = state.files.get_mut(&self.id).expect("files stay while handles live");
         Change::Length(length).apply(&mut file.current);
         file.pending.push(Change::Length(length));
+        Ok(())
+    }
+
+    fn allocate(&self, length: u64) -> Result<()> {
+        let mut state = self.disk.0.lock();
+        state.operate("allocate space for", &self.path)?;
+        if state.take_room(self.id, 0, length) < length {
+            return Err(io_error("allocate space for", &self.path, &Fault::Full.error()));
+        }
+        let file = state.files.get_mut(&self.id).expect("files stay while handles live");
+        if (file.current.len() as u64) < length {
+            Change::Length(length).apply(&mut file.current);
+            file.pending.push(Change::Length(length));
+        }
         Ok(())
     }
 
@@ -615,5 +644,31 @@ mod tests {
         other.write_at(b"xyz", 0).unwrap();
         disk.heal();
         other.write_at(&[1; 100], 3).unwrap();
+    }
+
+    #[test]
+    fn only_what_was_allocated_or_written_can_be_written_on_a_full_disk() {
+        let root = Path::new("/d");
+        let disk = SimulatedDisk::new();
+        disk.create_directory(root).unwrap();
+        let file = disk.create(&root.join("a")).unwrap();
+        file.write_at(b"abcd", 0).unwrap();
+        disk.leave_room(10);
+        file.set_len(100).unwrap();
+        file.allocate(10).unwrap();
+        assert_eq!(file.len().unwrap(), 100);
+        file.write_at(b"0123456789", 0).unwrap();
+        let error = file.allocate(100).unwrap_err();
+        assert_eq!(error.state(), SqlState::DISK_FULL);
+        assert!(error.hint().is_some() && error.message().contains("allocate space for"), "{error:?}");
+        // What was there of space has gone to the file meanwhile.
+        assert_eq!(file.write_at(b"x", 90).unwrap_err().state(), SqlState::DISK_FULL);
+        file.write_at(b"wxyz", 10).unwrap();
+        file.set_len(4).unwrap();
+        let other = disk.create(&root.join("b")).unwrap();
+        other.allocate(10).unwrap();
+        assert_eq!(other.len().unwrap(), 10);
+        assert_eq!(other.allocate(11).unwrap_err().state(), SqlState::DISK_FULL);
+        assert_eq!((&*disk as &dyn Disk).read(&root.join("a")).unwrap(), b"0123");
     }
 }

@@ -394,7 +394,13 @@ impl Binder<'_> {
         let level = self.level();
         (level.windows, level.window_calls, level.sets) = (windows, window_calls, set_calls);
         keys_are_distinct(&mut keys, sets.is_some());
-        Ok(self.plan.add(Operator::Group(Group { input: node, keys, sets, aggregates })))
+        Ok(self.plan.add(Operator::Group(Group {
+            input: node,
+            keys,
+            determined: Vec::new(),
+            sets,
+            aggregates,
+        })))
     }
 
     /// The column of a key above grouping sets, where it is NULL in the sets without it.

@@ -180,7 +180,13 @@ impl Binder<'_> {
         Ok(if keys.is_empty() {
             self.plan.add(Operator::DistinctOn { input: node, keys, order: Vec::new() })
         } else {
-            self.plan.add(Operator::Group(Group { input: node, keys, sets: None, aggregates: Vec::new() }))
+            self.plan.add(Operator::Group(Group {
+                input: node,
+                keys,
+                determined: Vec::new(),
+                sets: None,
+                aggregates: Vec::new(),
+            }))
         })
     }
 

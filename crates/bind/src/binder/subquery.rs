@@ -157,6 +157,7 @@ impl Binder<'_> {
         inner.node = self.plan.add(Operator::Group(Group {
             input: inner.node,
             keys: Vec::new(),
+            determined: Vec::new(),
             sets: None,
             aggregates: vec![aggregate],
         }));

@@ -40,7 +40,11 @@ impl Compile<'_> {
             keys.dedup();
             let column =
                 |key: &usize| KeyColumn::equal(representations[*key], part.scope.nullable(group.keys[*key]));
-            SetPlan { layout: KeyLayout::for_equality(keys.iter().map(column).collect()), keys }
+            let is_determined = |key: &usize| group.determined.contains(&group.keys[*key]);
+            let (determined, mut keys): (Vec<usize>, Vec<usize>) = keys.into_iter().partition(is_determined);
+            let layout = KeyLayout::for_equality(keys.iter().map(column).collect());
+            keys.extend(determined);
+            SetPlan { keys, layout }
         };
         let sets: Vec<SetPlan> = sets.iter().map(set).collect();
         let mut aggregates = Vec::with_capacity(group.aggregates.len());

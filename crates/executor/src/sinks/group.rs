@@ -56,10 +56,17 @@ pub struct GroupPlan {
 /// A grouping set.
 #[derive(Clone)]
 pub struct SetPlan {
-    /// Positions of keys.
+    /// Positions of keys: those that are compared, then those that they determine.
     pub keys: Vec<usize>,
-    /// How their keys are made.
+    /// How keys are made of those that are compared.
     pub layout: KeyLayout,
+}
+
+impl SetPlan {
+    /// The vectors that are compared, of one for each key.
+    fn compared<'v>(&self, vectors: &'v [Vector]) -> &'v [Vector] {
+        &vectors[..self.layout.len()]
+    }
 }
 
 /// An aggregate.
@@ -665,8 +672,9 @@ impl Groups {
         open: impl FnOnce() -> Result<Partitions>,
     ) -> Result<Vec<bool>> {
         let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
-        debug_assert!(self.plan.layout.admits(&vectors, chunk.rows()), "the plan says that there is no NULL");
-        self.plan.layout.keys_into(&vectors, chunk.rows(), &mut self.keys);
+        let compared = self.plan.compared(&vectors);
+        debug_assert!(self.plan.layout.admits(compared, chunk.rows()), "the plan says that there is no NULL");
+        self.plan.layout.keys_into(compared, chunk.rows(), &mut self.keys);
         let hashes = self.keys.hashes();
         self.found.clear();
         self.set.find_all(&self.keys, &hashes, &mut self.found);
@@ -710,11 +718,12 @@ impl Groups {
             return;
         }
         let vectors: Vec<Vector> = self.plan.keys.iter().map(|key| keys[*key].clone()).collect();
-        debug_assert!(self.plan.layout.admits(&vectors, rows), "the plan says that there is no NULL");
+        let compared = self.plan.compared(&vectors);
+        debug_assert!(self.plan.layout.admits(compared, rows), "the plan says that there is no NULL");
         // Of each different key one row is looked for, if the vector has few.
-        let has_few = !self.plan.layout.is_word() && self.few.find(&vectors, rows);
+        let has_few = !self.plan.layout.is_word() && self.few.find(compared, rows);
         let asked = if has_few { Rows::at(self.few.firsts(), rows.length()) } else { rows };
-        self.plan.layout.keys_into(&vectors, asked, &mut self.keys);
+        self.plan.layout.keys_into(compared, asked, &mut self.keys);
         self.set.insert(&self.keys, &mut self.found);
         if self.set.len() > next as usize {
             let (mut place, mut new) = (0, Vec::with_capacity(self.set.len() - next as usize));

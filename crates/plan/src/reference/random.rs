@@ -346,7 +346,7 @@ impl Maker<'_> {
         if self.chance(70) {
             let aggregates = self.aggregates(&columns);
             let own: Vec<Column> = aggregates.iter().map(|aggregate| aggregate.output).collect();
-            let group = Group { input, keys: Vec::new(), sets: None, aggregates };
+            let group = Group { input, keys: Vec::new(), determined: Vec::new(), sets: None, aggregates };
             let group = self.plan.add(Operator::Group(group));
             if self.chance(50) {
                 return (group, own);
@@ -399,7 +399,16 @@ impl Maker<'_> {
         let aggregates = self.aggregates(&columns);
         let outputs = aggregates.iter().map(|aggregate| aggregate.output);
         let own = keys.iter().copied().chain(outputs).collect();
-        (self.plan.add(Operator::Group(Group { input, keys, sets: None, aggregates })), own)
+        (
+            self.plan.add(Operator::Group(Group {
+                input,
+                keys,
+                determined: Vec::new(),
+                sets: None,
+                aggregates,
+            })),
+            own,
+        )
     }
 
     fn grouping_sets(&mut self) -> Made {
@@ -415,7 +424,7 @@ impl Maker<'_> {
         let results = aggregates.iter().map(|aggregate| aggregate.output);
         let own = outputs.iter().copied().chain(number).chain(results).collect();
         let sets = Some(GroupingSets { columns: outputs, sets, number });
-        (self.plan.add(Operator::Group(Group { input, keys, sets, aggregates })), own)
+        (self.plan.add(Operator::Group(Group { input, keys, determined: Vec::new(), sets, aggregates })), own)
     }
 
     /// All columns, in a random order.
@@ -617,7 +626,13 @@ impl Maker<'_> {
             order: Vec::new(),
             filter: None,
         };
-        let group = Group { input: filter, keys: Vec::new(), sets: None, aggregates: vec![count] };
+        let group = Group {
+            input: filter,
+            keys: Vec::new(),
+            determined: Vec::new(),
+            sets: None,
+            aggregates: vec![count],
+        };
         (self.plan.add(Operator::Group(group)), vec![output])
     }
 

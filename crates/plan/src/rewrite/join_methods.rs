@@ -112,7 +112,13 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
             if let Some((cost, method)) = by_index(&turned, scan)
                 && cost + estimates.rows(join.right) < without
             {
-                let grouped = Group { input: turned.left, keys, sets: None, aggregates: Vec::new() };
+                let grouped = Group {
+                    input: turned.left,
+                    keys,
+                    determined: Vec::new(),
+                    sets: None,
+                    aggregates: Vec::new(),
+                };
                 let left = plan.add(Operator::Group(grouped));
                 plan[node] = Operator::Join(Join { left, method, ..turned });
                 continue;

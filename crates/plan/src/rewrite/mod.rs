@@ -67,6 +67,7 @@ pub fn optimise(
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
     step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
+    step(plan, "determined keys", &mut |plan| unique::find_determined(plan, statistics));
     step(plan, "common expressions", &mut common::share_expressions);
     step(plan, "join methods", &mut |plan| join_methods::choose_methods(plan, statistics));
 }

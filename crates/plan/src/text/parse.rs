@@ -544,6 +544,7 @@ impl Parser<'_> {
 
     fn group(&mut self, input: NodeId) -> Parsed<Operator> {
         let keys = self.optional_columns("by")?;
+        let determined = self.optional_columns("determined")?;
         let sets = match self.word("sets") {
             true => {
                 let sets = self.list(|parser| parser.items("(", ")", Self::number))?;
@@ -566,7 +567,7 @@ impl Parser<'_> {
             })?,
             false => Vec::new(),
         };
-        Ok(Operator::Group(Group { input, keys, sets, aggregates }))
+        Ok(Operator::Group(Group { input, keys, determined, sets, aggregates }))
     }
 
     fn frame(&mut self) -> Parsed<Frame> {

@@ -424,6 +424,10 @@ impl Printer<'_> {
             self.put(" by ");
             self.columns(&group.keys);
         }
+        if !group.determined.is_empty() {
+            self.put(" determined ");
+            self.columns(&group.determined);
+        }
         if let Some(sets) = &group.sets {
             self.put(" sets ");
             self.list(&sets.sets, |printer, set| {

@@ -72,7 +72,7 @@ impl Unnester<'_> {
                 let (input, mut representatives) = self.read_domain(*whole);
                 representatives.retain(|(of, _)| columns.contains(of));
                 let keys = representatives.iter().map(|(_, by)| *by).collect();
-                let group = Group { input, keys, sets: None, aggregates: Vec::new() };
+                let group = Group { input, keys, determined: Vec::new(), sets: None, aggregates: Vec::new() };
                 (self.plan.add(Operator::Group(group)), representatives)
             }
             Source::Left { values, .. } => {
@@ -214,13 +214,25 @@ impl Unnester<'_> {
             }
         } else if let [(node, own)] = &reads[..] {
             let input = self.plan.add(Operator::SharedRead { id, columns: of(own) });
-            let group = Group { input, keys: own.clone(), sets: None, aggregates: Vec::new() };
+            let group = Group {
+                input,
+                keys: own.clone(),
+                determined: Vec::new(),
+                sets: None,
+                aggregates: Vec::new(),
+            };
             self.plan[*node] = Operator::Group(group);
         } else {
             let keys: Vec<Column> =
                 reads[0].1.iter().map(|column| self.plan.columns.copy_of(*column)).collect();
             let input = self.plan.add(Operator::SharedRead { id, columns: of(&keys) });
-            let group = Group { input, keys: keys.clone(), sets: None, aggregates: Vec::new() };
+            let group = Group {
+                input,
+                keys: keys.clone(),
+                determined: Vec::new(),
+                sets: None,
+                aggregates: Vec::new(),
+            };
             let distinct = self.new_shared();
             definitions.push((distinct, self.plan.add(Operator::Group(group))));
             for (node, own) in reads {

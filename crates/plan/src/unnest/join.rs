@@ -162,6 +162,7 @@ impl Unnester<'_> {
             left = self.plan.add(Operator::Group(Group {
                 input: left,
                 keys,
+                determined: Vec::new(),
                 sets: None,
                 aggregates: Vec::new(),
             }));
@@ -275,7 +276,8 @@ impl Unnester<'_> {
                 keys.push(*by);
             }
         }
-        let mut operator = Operator::Group(Group { input, keys, sets: None, aggregates });
+        let mut operator =
+            Operator::Group(Group { input, keys, determined: Vec::new(), sets: None, aggregates });
         self.substitute(&mut operator, representatives);
         self.plan[node] = operator;
         (node, defaults)

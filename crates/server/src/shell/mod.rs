@@ -1,8 +1,8 @@
 //! `firn sql`: a shell for people and scripts.
 //!
 //! It uses the protocol even for a database in its own process, through a socket in a directory
-//! that only this user can enter: there is one path through the code, and the shell shows what any
-//! client gets.
+//! that only this user can enter. So there is one path through the code, and the shell shows what
+//! any client gets.
 
 // Errors here are shown to a person, so their size in memory does not matter.
 #![allow(clippy::result_large_err)]

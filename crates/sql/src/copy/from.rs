@@ -368,7 +368,7 @@ fn compile(
 }
 
 /// FREEZE is for tables that the transaction itself has made or truncated, which are loaded into frozen blocks anyway
-/// (`firn_txn`'s loads): in others the rows would have to be distinguished from existing ones.
+/// (`firn_txn`'s loads). In other tables the rows would have to be distinguished from existing ones.
 fn refuse_to_freeze(transaction: &Transaction, table: &TableDef) -> Result<()> {
     let stored = transaction.engine().find_table(table.storage());
     match stored.is_some_and(|stored| !stored.is_published()) {

@@ -1,7 +1,7 @@
 //! COMMENT ON.
 
 use super::{Context, kinds, rename};
-use crate::names::Relation;
+use crate::names::{Relation, wrong_kind};
 use crate::statement::QualifiedName;
 use firn_base::{Error, Result, SqlState};
 use firn_syntax::tree::{Comment, ObjectReference, ObjectType};
@@ -58,7 +58,11 @@ fn commented(context: &Context<'_>, comment: &Comment) -> Result<(Oid, u16)> {
         }
         other => {
             let kind = kinds::object_kind(other).expect("other kinds are refused");
-            let oid = match context.names().object(kind, &name.into())? {
+            let relation = context.names().relation(&name.into())?;
+            if relation.kind() != kind {
+                return Err(wrong_kind(kind, &name.name.text));
+            }
+            let oid = match relation {
                 Relation::Table(table) => table.oid,
                 Relation::View(view) => view.oid,
                 Relation::Sequence(sequence) => sequence.oid,

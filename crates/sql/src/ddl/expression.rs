@@ -31,7 +31,7 @@ pub(super) fn default(
     let place = Place::Default { column, ty };
     let bound =
         context.bound(|catalog| firn_bind::bind_expression(script, expression, place, None, catalog))?;
-    Ok(Some(moment(expression, &bound).unwrap_or_else(|| {
+    Ok(Some(fixed_datetime(expression, &bound).unwrap_or_else(|| {
         let mut expression = expression.clone();
         visit::expression(&mut FixLiterals(&bound.literals), &mut expression);
         print::expression(&expression)
@@ -39,7 +39,7 @@ pub(super) fn default(
 }
 
 /// The text of a date or time that a string denotes when the definition is made, such as `now`.
-fn moment(expression: &Expr, bound: &BoundExpression) -> Option<String> {
+fn fixed_datetime(expression: &Expr, bound: &BoundExpression) -> Option<String> {
     let is_string = match &expression.kind {
         ExprKind::String(_) | ExprKind::TypedLiteral(_) => true,
         ExprKind::Chain(chain) => {

@@ -1,8 +1,8 @@
 //! DDL: statements that change the catalog.
 //!
-//! Everything happens in the transaction: the catalog is a copy of its own until commit, physical
-//! tables and indexes are created and dropped with it, and a rollback undoes all of it. Existing rows
-//! are checked and rewritten by ordinary statements, which see the transaction's own changes.
+//! Everything happens in the transaction. The catalog is a copy of its own until commit, and physical
+//! tables and indexes are created and dropped with it. A rollback undoes all of it. Existing rows are
+//! checked and rewritten by ordinary statements, which see the transaction's own changes.
 //!
 //! Defaults, conditions of CHECK and queries of views are bound before they are stored, and are stored as the canonical text of
 //! `firn_syntax::print`: see `expression` and `view`.

@@ -316,8 +316,8 @@ impl Lines {
         Ok(())
     }
 
-    /// The chunks that may have rows which satisfy the condition. A chunk is skipped only if all columns that would be read of it could be
-    /// read before: so an error is found whether or not the file was read before.
+    /// The chunks that may have rows which satisfy the condition. A chunk is skipped only if all columns that would be read of
+    /// it could be read before. So an error is found whether or not the file was read before.
     fn candidates(&self, known: &Zones) -> Vec<Extent> {
         let Some(test) = &self.test else { return known.extents().to_vec() };
         let candidates = match self.condition.as_ref().filter(|_| self.has_sieve()) {

@@ -4,8 +4,9 @@
 //! read, the number of NULLs and the range of the other values. So a later statement skips chunks in which no row
 //! can satisfy its condition: they are neither read nor searched for the ends of records.
 //!
-//! Invariants: a file is known once it has been read to its end, for the version that it had during the whole reading and the
-//! format in which it was read; later statements only add columns to chunks. A column of a chunk is known only if all its values could be read.
+//! Invariants: a file has zones once it has been read to its end, for the version that it had during the whole reading and for
+//! the format in which it was read. Later statements only add columns to chunks. A column of a chunk is known only if all its
+//! values could be read.
 
 use super::condition::{Bounds, Test};
 use super::version::FileVersion;

@@ -17,7 +17,7 @@ use firn_txn::{Abort, BlockUsage, Held, Running, TableLock, TableLockMode};
 use std::collections::HashMap;
 
 /// A timestamp, or none for 0.
-fn moment(micros: i64) -> Option<i64> {
+fn nonzero(micros: i64) -> Option<i64> {
     (micros != 0).then_some(micros)
 }
 
@@ -53,8 +53,8 @@ pub(super) fn pg_stat_activity(source: &Source) -> Vec<Row> {
             "client_addr": client.address.map(|(address, _)| address.to_string()),
             "client_port": client.address.map_or(-1, |(_, port)| i64::from(port)),
             "backend_start": session.begun(),
-            "xact_start": moment(session.transaction_begun()),
-            "query_start": moment(session.query_begun()),
+            "xact_start": nonzero(session.transaction_begun()),
+            "query_start": nonzero(session.query_begun()),
             "state_change": changed,
             "wait_event_type": match (waits, state) {
                 (Some(_), _) => Some("Lock"),

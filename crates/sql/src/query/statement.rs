@@ -221,7 +221,7 @@ impl Prepared {
         Ok(QueryOutput::Stream(stream))
     }
 
-    /// Starts it in a transaction, which must stay open as long as rows are read.
+    /// Starts it in a transaction, which must remain open as long as rows are read.
     pub fn start(
         &self,
         transaction: &Transaction,

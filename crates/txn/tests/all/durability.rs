@@ -434,39 +434,6 @@ fn the_log_starts_a_checkpoint_when_it_has_grown_and_gets_shorter_by_it() {
 }
 
 #[test]
-fn a_full_disk_stops_commits_and_what_was_acknowledged_is_there_afterwards() {
-    let disk = SimulatedDisk::new();
-    let engine = open(&disk).unwrap();
-    let mut tx = engine.begin();
-    let items = create_table(&mut tx, "items", &ITEM);
-    commit(tx);
-    disk.fail_after_bytes(20_000, Fault::Full);
-    let mut acknowledged = Vec::new();
-    let error = (0..).find_map(|key| {
-        let mut tx = engine.begin();
-        insert(&mut tx, &items, &item(key));
-        match try_commit(tx) {
-            Ok(()) => {
-                acknowledged.push(Value::Integer(key));
-                None
-            }
-            Err(error) => Some(error),
-        }
-    });
-    assert_eq!(error.unwrap().state(), SqlState::DISK_FULL);
-    disk.heal();
-    let mut tx = engine.begin();
-    insert(&mut tx, &items, &item(-1));
-    assert_eq!(tx.commit().unwrap_err().state(), SqlState::DISK_FULL);
-    assert_eq!(engine.checkpoint().unwrap_err().state(), SqlState::DISK_FULL);
-    let reopened = open(&disk.after_power_cut(&mut Random::seeded(1))).unwrap();
-    let tx = reopened.begin();
-    let items = table(&tx, "items");
-    assert!(acknowledged.len() > 10 && acknowledged.iter().all(|key| find(&tx, &items, key).is_some()));
-    assert!(find(&tx, &items, &Value::Integer(-1)).is_none());
-}
-
-#[test]
 fn a_database_on_real_files_reopens_and_keeps_others_out() {
     let root = std::env::temp_dir().join(format!("firn-durability-{}", std::process::id()));
     let config = Config { directory: Some(root.clone()), ..config() };

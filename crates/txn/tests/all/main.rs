@@ -7,6 +7,7 @@ mod durability;
 mod durable;
 mod fixtures;
 mod freezing;
+mod full_disk;
 mod histories;
 mod history;
 mod images;

@@ -180,12 +180,12 @@ fn a_disk_that_fails_anywhere_in_it_leaves_all_or_nothing() {
                     break;
                 }
                 Err(error) => {
-                    let expected =
-                        if matches!(fault, Fault::Full) { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-                    assert_eq!(error.state(), expected);
+                    let is_nothing = error.state() == SqlState::DISK_FULL;
+                    assert!(is_nothing || error.state() == SqlState::IO_ERROR, "{error:?}");
+                    assert!(matches!(fault, Fault::Full) || !is_nothing, "{error:?}");
                     assert!(
-                        found == before || found["t"].1.len() == 60,
-                        "the transaction was recovered in part"
+                        found == before || !is_nothing && found["t"].1.len() == 60,
+                        "half of it is there"
                     );
                 }
             }

@@ -1,9 +1,9 @@
 //! Arrow batches as they are sent: the types that clients get, and messages of a size that they accept.
 //!
 //! Tables hold strings as views: 16 bytes each, and the bytes of longer ones elsewhere. They are sent as Utf8 and
-//! Binary, because JDBC does not read views, because most strings take fewer bytes so, and because a slice of a
-//! view array carries all its buffers, each time. A client that requests views gets them
-//! ([`Strings::Views`]), with buffers that hold hardly any other strings.
+//! Binary, because JDBC does not read views and most strings take fewer bytes in this form. Also, every slice of
+//! a view array carries all buffers of the array. A client that requests views gets them ([`Strings::Views`]),
+//! with buffers that hold hardly any other strings.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{BinaryType, Utf8Type};

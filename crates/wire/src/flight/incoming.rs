@@ -1,9 +1,9 @@
 //! Arrow messages that clients send, none of which is trusted.
 //!
-//! A message of a few bytes can claim to hold any number of rows, or to expand to any size when it is
-//! decompressed, and an allocation that fails ends the whole process. So the claims of a message are compared with
-//! its bytes before arrow decodes it, and the result with the memory that a call may use ([`arrow::refuse_claims`]). A
-//! panic of the decoder ends only the call.
+//! A message of a few bytes can claim to hold any number of rows, or to expand to any size when it is decompressed. An
+//! allocation that fails ends the whole process. So the claims of a message are compared with its bytes before arrow
+//! decodes it, and the result with the memory that a call may use ([`arrow::refuse_claims`]). A panic of the decoder
+//! ends only the call.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

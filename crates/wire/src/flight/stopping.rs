@@ -7,8 +7,8 @@
 //!
 //! The rows of a query are read after its turn, while other calls may have theirs. The reader checks the flag
 //! between batches. If a batch takes long, the connection is cancelled as soon as no call has the turn. A change, or
-//! a commit, first reads the rest of such rows: if they do not end while a call has the
-//! turn, that call waits for them, and only cancelling lets it continue.
+//! a commit, first reads the rest of such rows. If they do not end while a call has the turn, that call waits for
+//! them until they are cancelled.
 
 use std::time::Duration;
 

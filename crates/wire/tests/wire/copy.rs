@@ -78,3 +78,30 @@ fn binary_data_that_is_none_names_row_and_column_and_leaves_nothing() {
     let arrays = "COPY (SELECT array_agg(a) FROM t) TO STDOUT BINARY";
     assert_eq!(raw.answers(&query(arrays)), "H d d c C ZI");
 }
+
+/// The word of the format, and the names of options, may be quoted either way.
+#[test]
+fn every_way_to_ask_for_binary_is_understood() {
+    let server = serve_plainly();
+    let mut raw = Raw::connect(&server);
+    table(&mut raw);
+    for options in [
+        "(FORMAT \"binary\")",
+        "(FORMAT 'binary')",
+        "(FORMAT binary)",
+        "(\"format\" binary)",
+        "WITH (FORMAT BINARY)",
+        "WITH BINARY",
+        "BINARY",
+    ] {
+        raw.send(&query(&format!("TRUNCATE t; COPY t FROM STDIN {options}")));
+        raw.until('G');
+        let file = [&HEADER[..], &row(1, Some(b"a")), &row(2, None), &[255, 255]].concat();
+        assert_eq!(raw.answers(&[message(b'd', &file), message(b'c', b"")].concat()), "C ZI", "{options}");
+        raw.send(&query(&format!("COPY (SELECT a, b FROM t ORDER BY a) TO STDOUT {options}")));
+        let received = raw.until('Z');
+        let sent: Vec<u8> =
+            received.iter().filter(|(tag, _)| *tag == 'd').flat_map(|(_, body)| body.clone()).collect();
+        assert_eq!(sent, file, "{options}");
+    }
+}

@@ -9,6 +9,7 @@ const SETUP: &str = "
         b text NOT NULL,
         c integer CONSTRAINT positive CHECK (c > 0) REFERENCES parent (id)
     );
+    CREATE TABLE short (v varchar(3));
     INSERT INTO parent VALUES (1);
     INSERT INTO t VALUES (1, 'x', 1)";
 
@@ -68,9 +69,44 @@ fn common_errors_have_the_fields_that_postgresql_gives_them() {
             "SELECT b::integer FROM t",
             "SERROR | VERROR | C22P02 | Minvalid input syntax for type integer: \"x\"",
         ),
+        ("SELECT 'x'::int", "SERROR | VERROR | C22P02 | Minvalid input syntax for type integer: \"x\" | P8"),
+        ("SELECT 1::nix", "SERROR | VERROR | C42704 | Mtype \"nix\" does not exist | P11"),
+        ("SELECT nix(1)", "SERROR | VERROR | C42883 | Mfunction nix(integer) does not exist | P8"),
+        (
+            "SELECT lower(1, 2)",
+            "SERROR | VERROR | C42883 | Mfunction lower(integer, integer) does not exist | P8",
+        ),
+        ("SELECT 1 + true", "SERROR | VERROR | C42883 | Moperator does not exist: integer + boolean | P10"),
+        ("SELECT FROM WHERE", "SERROR | VERROR | C42601 | Msyntax error at or near \"WHERE\" | P13"),
+        (
+            "INSERT INTO short VALUES ('long')",
+            "SERROR | VERROR | C22001 | Mvalue too long for type character varying(3)",
+        ),
+        (
+            "INSERT INTO t (a, nix) VALUES (1, 2)",
+            "SERROR | VERROR | C42703 | Mcolumn \"nix\" of relation \"t\" does not exist | P19",
+        ),
     ] {
         assert_eq!(fields(&error_of(&mut raw, &query(sql)), "SVCMDPWstcn"), expected, "{sql}");
     }
+}
+
+/// Drivers prepare the statement anew when the routine is this one.
+#[test]
+fn a_kept_statement_whose_columns_have_changed_names_the_routine_of_postgresql() {
+    let server = serve_plainly();
+    let (mut raw, mut other) = (Raw::connect(&server), Raw::connect(&server));
+    raw.answers(&query("CREATE TABLE t (a integer)"));
+    assert_eq!(
+        raw.answers(&[parse("s", "SELECT * FROM t"), describe('S', "s"), sync()].concat()),
+        "1 t T ZI"
+    );
+    assert_eq!(other.answers(&query("ALTER TABLE t ADD COLUMN b integer")), "C ZI");
+    let run = [bind("", "s", &[]), execute("", 0), sync()].concat();
+    assert_eq!(
+        fields(&error_of(&mut raw, &run), "CMR"),
+        "C0A000 | Mcached plan must not change result type | RRevalidateCachedQuery"
+    );
 }
 
 #[test]

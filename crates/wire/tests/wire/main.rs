@@ -3,6 +3,7 @@
 mod raw;
 
 mod copy;
+mod descriptions;
 mod errors;
 mod flight;
 mod hostile;

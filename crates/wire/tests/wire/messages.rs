@@ -294,6 +294,65 @@ fn changed_settings_are_reported_even_when_a_rollback_changes_them() {
     assert_eq!(raw.answers(&query("ROLLBACK")), "C S ZI");
 }
 
+/// The settings that a statement reports, as `name=value`.
+fn reported(received: &[Received]) -> Vec<String> {
+    let reports = received.iter().filter(|(tag, _)| *tag == 'S');
+    let text = |body: &[u8]| String::from_utf8(body.to_vec()).expect("text").replacen('\0', "=", 1);
+    reports.map(|(_, body)| text(body).trim_end_matches('\0').to_owned()).collect()
+}
+
+#[test]
+fn settings_are_reported_at_the_start_and_whichever_way_they_change() {
+    let server = serve_plainly();
+    let mut raw = Raw::silent(&server);
+    raw.send(&startup(3 << 16, b"user\0tester\0options\0-c TimeZone=Asia/Seoul\0\0"));
+    let at_start = reported(&raw.until('Z'));
+    assert!(at_start.contains(&"TimeZone=Asia/Seoul".to_owned()), "{at_start:?}");
+    for name in [
+        "server_version",
+        "server_encoding",
+        "client_encoding",
+        "DateStyle",
+        "IntervalStyle",
+        "integer_datetimes",
+        "standard_conforming_strings",
+        "is_superuser",
+        "session_authorization",
+        "application_name",
+        "default_transaction_read_only",
+        "in_hot_standby",
+    ] {
+        let is_reported = at_start.iter().any(|report| report.starts_with(&format!("{name}=")));
+        assert!(is_reported, "{name} in {at_start:?}");
+    }
+    let mut raw = Raw::connect(&server);
+    let set = |value: &str, local: bool| format!("SELECT set_config('TimeZone', '{value}', {local})");
+    for (sql, expected) in [
+        ("SET TimeZone = 'Asia/Tokyo'".to_owned(), &["TimeZone=Asia/Tokyo"][..]),
+        (set("America/Chicago", false), &["TimeZone=America/Chicago"]),
+        ("BEGIN; SET LOCAL TimeZone = 'Europe/Paris'".to_owned(), &["TimeZone=Europe/Paris"]),
+        ("COMMIT".to_owned(), &["TimeZone=America/Chicago"]),
+        (format!("BEGIN; {}", set("Asia/Kolkata", true)), &["TimeZone=Asia/Kolkata"]),
+        ("ROLLBACK".to_owned(), &["TimeZone=America/Chicago"]),
+        (format!("BEGIN; SAVEPOINT s; {}", set("Asia/Dubai", false)), &["TimeZone=Asia/Dubai"]),
+        ("ROLLBACK TO s".to_owned(), &["TimeZone=America/Chicago"]),
+        (format!("{}; COMMIT", set("Asia/Dubai", false)), &["TimeZone=Asia/Dubai"]),
+        ("SET default_transaction_read_only = on".to_owned(), &["default_transaction_read_only=on"]),
+        ("RESET ALL".to_owned(), &["TimeZone=UTC", "default_transaction_read_only=off"]),
+        (
+            "SELECT set_config(n, v, false) FROM (VALUES ('TimeZone', 'Asia/Baku'), ('application_name', 'x')) s(n, v)"
+                .to_owned(),
+            &["TimeZone=Asia/Baku", "application_name=x"],
+        ),
+        ("DISCARD ALL".to_owned(), &["TimeZone=UTC", "application_name="]),
+    ] {
+        raw.send(&query(&sql));
+        let mut reports = reported(&raw.until('Z'));
+        reports.sort();
+        assert_eq!(reports, expected, "{sql}");
+    }
+}
+
 #[test]
 fn the_function_call_protocol_is_refused_politely() {
     let server = serve_plainly();

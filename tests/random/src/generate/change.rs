@@ -1,7 +1,7 @@
 //! Row changes: INSERT, ON CONFLICT, UPDATE, DELETE, MERGE, with RETURNING, alone and in WITH.
 //!
-//! Statements whose result depends on a choice of the engine are avoided: a row that a change finds joins one row at most, by a key of
-//! the other table, and new keys are numbers that do not depend on the order of rows.
+//! Statements whose result depends on a choice of the engine are avoided. A row that a change finds joins one row at most, by a
+//! key of the other table. New keys are numbers that do not depend on the order of rows.
 
 use super::expression::paren;
 use super::{Atom, Common, Generator, Level};

@@ -1,5 +1,5 @@
-//! Rows of frozen and of compact blocks: a client gets the same from them as from hot ones, and still gets the rows of its
-//! snapshot while a transaction writes to them.
+//! Rows of frozen and of compact blocks. A client gets the same rows from them as from hot ones. While a transaction
+//! writes to them it still gets the rows of its snapshot.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -142,7 +142,7 @@ fn a_transaction_that_is_left_behind_is_rolled_back() {
         while fixture.number("SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in transaction%'")
             > 0
         {
-            assert!(Instant::now() < until, "the transaction stays");
+            assert!(Instant::now() < until, "the transaction does not end");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         // Its client gets an error, and does not continue in another one unnoticed.
@@ -400,7 +400,7 @@ fn a_transaction_that_was_begun_and_never_used_is_forgotten_too() {
         let until = Instant::now() + Duration::from_secs(20);
         while let Err(error) = client.begin_transaction().await {
             assert_eq!(state::<()>(Err(error)), "53300");
-            assert!(Instant::now() < until, "the transaction stays");
+            assert!(Instant::now() < until, "the transaction does not end");
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
         assert_eq!(state(client.end_transaction(transaction, EndTransaction::Commit).await), "25P01");
