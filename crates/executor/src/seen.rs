@@ -185,8 +185,7 @@ impl Search<'_> {
 
     fn split_rows(self, rows: PartRows, level: u32) -> Result<Partitions> {
         let (none, most) = (Some(self.layout.none()), self.work.run.options.vector_rows);
-        let mut parts =
-            Partitions::with_keys(self.area, rows.representations().to_vec(), none, level, most)?;
+        let mut parts = Partitions::with_keys(self.area, rows.representations().to_vec(), none, level, most)?;
         for number in 0..rows.blocks() {
             self.work.context.check_cancel()?;
             let (chunk, keys) = keys_of(rows.block(number)?);

@@ -266,7 +266,8 @@ fn the_cache_keeps_as_many_plans_as_there_are_bytes_for() {
     let plans = || (database.shared.plans.len(), database.shared.plans.bytes());
     let mut most = 0;
     for number in 0..80 {
-        let constants: Vec<String> = (0..2000).map(|constant| format!("{}", constant * 10 + number)).collect();
+        let constants: Vec<String> =
+            (0..2000).map(|constant| format!("{}", constant * 10 + number)).collect();
         connection.prepare(&format!("SELECT a FROM t WHERE a IN ({})", constants.join(","))).unwrap();
         most = most.max(plans().1);
         assert!(most <= 32 << 20, "{most}");

@@ -49,7 +49,11 @@ const ERRORS: [(&str, &str, Option<u32>); 62] = [
     ("SELECT 'ü' LIMIT a", "42703", Some(18)),
     ("SELECT 'ü' WHERE 1", "42804", Some(18)),
     ("SELECT '日' FROM (SELECT 1 AS a) q WHERE a IN (SELECT b FROM (SELECT 2 AS c) r)", "42703", Some(54)),
-    ("SELECT '日' FROM (SELECT 1 AS a) q WHERE EXISTS (SELECT 1 FROM (SELECT 2 AS c) r WHERE r.d = q.a)", "42703", Some(87)),
+    (
+        "SELECT '日' FROM (SELECT 1 AS a) q WHERE EXISTS (SELECT 1 FROM (SELECT 2 AS c) r WHERE r.d = q.a)",
+        "42703",
+        Some(87),
+    ),
     ("SELECT U&'\\00e4', nonsense", "42703", Some(19)),
     ("SELECT $ü$é$ü$, nonsense", "42703", Some(17)),
     ("SELECT E'\\u00e4ä', nonsense -- ü", "42703", Some(20)),

@@ -5,9 +5,7 @@
 
 use firn_base::random::Random;
 use firn_session::server::ServerConnection as _;
-use firn_session::{
-    Connection, Database, Error, Outcome, Rows, SqlState, Value, limit_query_memory,
-};
+use firn_session::{Connection, Database, Error, Outcome, Rows, SqlState, Value, limit_query_memory};
 use firn_sql::query::query_memory_used;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -151,10 +151,9 @@ impl Plan {
         let mut values = Vec::new();
         match self.prepared.change(transaction, &self.facts, parameters, options, &mut values)? {
             Execution::Short { count } => Ok(Changed { count, rows: ChangedRows::Values(values) }),
-            Execution::Pipelines(executed) => Ok(Changed {
-                count: executed.count,
-                rows: ChangedRows::Kept(executed.rows.without_cancel()),
-            }),
+            Execution::Pipelines(executed) => {
+                Ok(Changed { count: executed.count, rows: ChangedRows::Kept(executed.rows.without_cancel()) })
+            }
         }
     }
 

@@ -243,7 +243,9 @@ impl Conditions {
     /// The truth of all together in each selected row.
     pub fn truth(&mut self, scope: &Scope<'_>, chunk: &Chunk) -> Result<Vector> {
         parts::whole(Representation::Boolean, chunk.vectors(), chunk.rows(), |vectors, rows, part| {
-            Evaluation::of_part(scope, vectors, part, |evaluation| evaluation.connect(&mut self.0, true, rows))
+            Evaluation::of_part(scope, vectors, part, |evaluation| {
+                evaluation.connect(&mut self.0, true, rows)
+            })
         })
     }
 }

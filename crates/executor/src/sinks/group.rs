@@ -945,7 +945,8 @@ impl Aggregating {
 
     /// What it keeps of rows beside its states.
     fn kept_rows(&self) -> usize {
-        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.keys.memory() + waiting.rows.memory());
+        let waiting =
+            self.waiting.as_ref().map_or(0, |waiting| waiting.keys.memory() + waiting.rows.memory());
         self.seen.as_ref().map_or(0, Seen::memory) + waiting
     }
 

@@ -628,7 +628,8 @@ fn evaluate(
             WindowFunctionPlan::Window(kernel) => {
                 let mut state = kernel.start();
                 let arguments = &arguments;
-                let mut view = View { sorted, partition, frame, arguments, dropped: 0, first_peer: 0, length: None };
+                let mut view =
+                    View { sorted, partition, frame, arguments, dropped: 0, first_peer: 0, length: None };
                 let mut call = Call::new(work.context, &signature, &mut local);
                 kernel.rows(&mut call, &mut *state, &mut view, 0..partition.len() as u64, &mut results)?;
             }

@@ -43,16 +43,18 @@ fn wide_values_take_the_memory_of_a_part() {
     database.create("CREATE TABLE one (a integer)");
     let series = "generate_series(1, 2048) i";
     let options = |bytes| Options::new(Budget::new(bytes));
-    let count =
-        format!("SELECT count(*) FROM {series} WHERE length(repeat('x', 100000 + i)) > 101024");
+    let count = format!("SELECT count(*) FROM {series} WHERE length(repeat('x', 100000 + i)) > 101024");
     assert_eq!(answer(&database, &count, options(1 << 20)), ["1024"]);
-    let longest = format!("SELECT length(max(repeat('x', 100000 + i))), sum(length(repeat('y', 100000 + i))) FROM {series}");
+    let longest = format!(
+        "SELECT length(max(repeat('x', 100000 + i))), sum(length(repeat('y', 100000 + i))) FROM {series}"
+    );
     assert_eq!(answer(&database, &longest, options(8 << 20)), ["102048|206898176"]);
     // One value for which there is no memory.
     let budget = Budget::new(1 << 20);
     let mut transaction = database.begin();
     let statement = "SELECT i, repeat('x', 4000000 + i) FROM generate_series(1, 2) i";
-    let refused = database.run_as(statement, &mut transaction, Options::new(Arc::clone(&budget))).unwrap_err();
+    let refused =
+        database.run_as(statement, &mut transaction, Options::new(Arc::clone(&budget))).unwrap_err();
     assert_eq!((refused.state(), budget.used()), (SqlState::OUT_OF_MEMORY, 0));
     transaction.rollback();
 }

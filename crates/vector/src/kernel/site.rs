@@ -10,8 +10,8 @@ use crate::kernel::slot::Slot;
 use crate::registry::function::Volatility;
 use crate::selection::Rows;
 use crate::vector::{Dictionary, Form, Vector};
-use firn_base::{Error, Result};
 use firn_base::sync::Arc;
+use firn_base::{Error, Result};
 
 /// A function with the types that it is called with. Each thread has a call site of its own; clones share nothing that calls keep.
 pub struct CallSite {
