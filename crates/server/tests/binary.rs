@@ -113,7 +113,8 @@ fn a_server_keeps_to_the_limits_that_it_is_given() {
     let full = "CREATE TABLE t AS SELECT g FROM generate_series(1, 100000000) g;";
     let refused = stderr(&shell(&[&served.url], full));
     assert!(refused.contains("memory_limit") && refused.contains("64.0 MiB"), "{refused}");
-    // What is joined goes to temporary files, and so do rows of a window and those that DISTINCT keeps; the state of one group must fit.
+    // The input of a join is written to temporary files, and so are rows of a window and those that DISTINCT keeps; the state of one
+    // group must fit.
     let series = "generate_series(1, 1000000)";
     let joined = format!("SELECT count(*) AS joined FROM {series} s(a), {series} t(b) WHERE a = b;");
     let ranked = format!(

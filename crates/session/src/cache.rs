@@ -1,9 +1,9 @@
 //! Plans shared by the connections of a database.
 //!
-//! The key is the statement's text and the parameter types that were declared. A plan found there
-//! counts only if it is bound to the catalog and the facts that the asker has; otherwise it is
-//! replaced. Two generations bound the size: when the young one is full, of plans or of bytes, it becomes the old one,
-//! and what nobody has asked for since is dropped with the old one before.
+//! The key is the statement's text and the parameter types that were declared. A cached plan is used
+//! only if it is bound to the catalog and the facts of the caller; otherwise it is replaced.
+//! Two generations bound the size: a young generation that has too many plans, or too many bytes, becomes the old one, and the plans
+//! of the previous old generation that were not used since are dropped.
 //!
 //! A plan pins the tables that it reads, with all their rows. So at the end of DDL, plans of other
 //! catalogs are dropped: no statement could use them, and dropped or truncated tables must release their memory.
@@ -16,9 +16,9 @@ use std::collections::HashMap;
 
 /// Plans of one generation.
 const GENERATION_PLANS: usize = 512;
-/// How many bytes they take at most, as far as is known: tables do not count.
+/// The largest estimate of their bytes, without tables.
 const GENERATION_BYTES: usize = 16 << 20;
-/// Longer texts are not kept; they are not sent twice.
+/// Longer texts are not kept; clients rarely send them twice.
 const LONGEST_TEXT: usize = 16 << 10;
 
 type Key = (Box<str>, Box<[Option<TypeId>]>);
@@ -33,9 +33,9 @@ pub(crate) struct PlanCache {
 struct Generations {
     young: HashMap<Key, Arc<Plan>>,
     old: HashMap<Key, Arc<Plan>>,
-    /// What the young ones take.
+    /// The estimated bytes of the young ones.
     young_bytes: usize,
-    /// The newest catalog that was committed, as far as the cache has been told. Plans of older ones are not kept.
+    /// The newest committed catalog version that the cache has seen. Plans of older ones are not kept.
     catalog_version: u64,
 }
 
@@ -82,7 +82,7 @@ impl PlanCache {
         let others = |_: &Key, plan: &mut Arc<Plan>| plan.catalog_version != catalog_version;
         let gone: Vec<(Key, Arc<Plan>)> = young.extract_if(others).chain(old.extract_if(others)).collect();
         generations.young_bytes = generations.young.iter().map(|(key, plan)| bytes(key, plan)).sum();
-        // Tables may go with them, which takes its time.
+        // Tables may be freed with them, which takes time.
         drop(generations);
         drop(gone);
     }

@@ -357,7 +357,7 @@ impl Connection {
 
     // Running.
 
-    /// Runs a prepared statement of any kind. Rows that are left of an earlier one stay valid (they borrow nothing):
+    /// Runs a prepared statement of any kind. The remaining rows of an earlier statement remain valid (they borrow nothing):
     /// inside a transaction they are read and kept first, outside they have a transaction of
     /// their own. Parameters are converted to the statement's types as an assignment would do.
     pub fn run(&mut self, statement: &Statement, parameters: &[Value]) -> Result<Outcome> {

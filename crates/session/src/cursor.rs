@@ -1,12 +1,13 @@
 //! Cursors of DECLARE: which rows FETCH and MOVE return, and the position of the cursor afterwards.
 //!
-//! A cursor stands before the first row, on a row, or after the last one. One that may go backward keeps the rows that it has
-//! read. As in PostgreSQL, a cursor that was declared neither SCROLL nor NO SCROLL may, unless its query locks rows; it keeps at
-//! most [`MOST_KEPT_BYTES`] and then only moves forward, so that a client that reads a large result once does not fill
-//! the memory with it.
+//! A cursor is positioned before the first row, on a row, or after the last one. One that may go backward keeps the rows that
+//! it has read. As in PostgreSQL, a cursor that was declared neither SCROLL nor NO SCROLL may, unless its query locks rows. It
+//! keeps at most [`MOST_KEPT_BYTES`] and then only moves forward, so that a client that reads a large result once does not
+//! fill the memory with it.
 //!
-//! Rows that are kept are charged to the budget of queries and lie in a temporary file once that has no room. FETCH gives a part of
-//! them, which is read while it is drawn; what a cursor that only moves forward gives is kept for that. MOVE keeps nothing.
+//! Kept rows are charged to the memory budget of queries, and written to a temporary file when that has no room. FETCH returns a part
+//! of them, which is read while the client reads it; a cursor that only moves forward keeps the rows of a FETCH for that. MOVE keeps
+//! no rows.
 
 use crate::Column;
 use crate::rows::Rows;
@@ -44,20 +45,20 @@ pub(crate) struct Cursor {
 
 /// How a cursor treats the rows that it has read.
 enum Passed {
-    /// All rows that were read are kept, only so many as a cursor may that was not declared SCROLL.
+    /// All rows that were read are kept; if the cursor was not declared SCROLL, only up to a limit of memory.
     Kept { rows: Arc<Mutex<KeptRows>>, is_limited: bool },
-    /// Those before where it stands are gone.
+    /// The rows before the current one are dropped.
     Gone {
-        /// Rows that it had kept until they were too many, and that were not fetched.
+        /// Rows that were kept until the limit was reached, and that were not fetched.
         kept: Option<Fetched>,
-        /// After those: what was drawn and not fetched.
+        /// Behind those: rows that were read and not fetched.
         rest: Option<RowChunk>,
         /// The row that was fetched last, if the cursor is over a table.
         last: Option<RowChunk>,
     },
 }
 
-/// A part of the rows that a cursor has kept. Nothing of them changes when the cursor goes on.
+/// A part of the rows that a cursor has kept. They do not change when the cursor moves.
 pub(crate) struct Fetched {
     rows: Arc<Mutex<KeptRows>>,
     /// The numbers of the rows that are left, from 0 on.
@@ -65,7 +66,7 @@ pub(crate) struct Fetched {
     to: u64,
     /// Whether the last row comes first.
     is_backward: bool,
-    /// Whether the last column is not given.
+    /// Whether the last column is left out.
     has_row_id: bool,
     cancel: Cancel,
 }
@@ -203,7 +204,7 @@ impl Cursor {
         }
     }
 
-    /// The rows of FETCH; if they are not `wanted`, only how many they are counts.
+    /// The rows of FETCH. If they are not `wanted`, only their count is right.
     fn go(&mut self, direction: FetchDirection, wanted: bool) -> Result<Fetched> {
         match direction {
             FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {

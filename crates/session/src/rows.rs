@@ -1,11 +1,10 @@
 //! Rows that are computed while they are read.
 //!
-//! Outside a transaction block rows own the transaction they are read in, so that nothing the
-//! connection does afterwards touches them. Inside one they read in the block's transaction: when
-//! the connection moves on while rows are left, these are read ahead and kept, so that a portal or
-//! cursor sees what stood there when its query was run. They are kept as those of an operator are: charged to the
-//! budget of queries, and in a temporary file once that has no room. An error that is met so is kept as well: whoever
-//! draws the rows so far is told, and then the block fails.
+//! Outside a transaction block rows own the transaction they are read in, so later statements of the connection do not
+//! affect them. Inside one they read in the block's transaction. When the connection runs another statement, the
+//! remaining rows are read ahead and kept. So a portal or cursor sees the rows as of the start of its query. They are
+//! charged to the memory budget of queries, and written to a temporary file when that has no room. An error
+//! during that is kept as well: it is returned to the reader after the rows before it, and then the block fails.
 
 use crate::cursor::Fetched;
 use crate::timer::Alarm;
@@ -41,9 +40,9 @@ pub struct Rows {
 enum Source {
     /// The values of a short result; empty once they have been read.
     Values(Vec<Value>),
-    /// What a statement that has ended keeps of its result; nothing once that has been drawn.
+    /// The result of a statement that has ended; `None` once it has been read.
     Finished(Box<Option<Stream>>),
-    /// What FETCH takes of a cursor's rows.
+    /// The rows of a cursor that FETCH returns.
     Fetched(Fetched),
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
@@ -196,9 +195,9 @@ struct SharedState<P: Pieces> {
     stream: Option<P>,
     /// What was read ahead.
     ahead: Option<P::Kept>,
-    /// What it failed of when it was read ahead: whoever draws it is told after those pieces.
+    /// The error that ended the reading ahead: it is returned after those pieces.
     failed_ahead: Option<Error>,
-    /// What whoever draws it is told once the transaction has gone.
+    /// The error for a reader once the transaction has ended.
     error: Option<Error>,
     alarm: Option<Alarm>,
     /// Whether some of it was read since the last check.
@@ -375,7 +374,7 @@ impl Rows {
         Rows { columns, verb, rows: 0, tag_rows: changed.count, is_binary: false, source }
     }
 
-    /// The rows that FETCH gives.
+    /// The rows that FETCH returns.
     pub(crate) fn fetched(columns: Arc<[Column]>, fetched: Fetched) -> Rows {
         let source = Source::Fetched(fetched);
         Rows { columns, verb: "FETCH", rows: 0, tag_rows: None, is_binary: false, source }

@@ -137,7 +137,7 @@ impl Plan {
         self.prepared.memory()
     }
 
-    /// If it is a query that does more than read: what.
+    /// The effect of a query that does more than read.
     #[inline]
     pub fn effect(&self) -> Option<QueryEffect> {
         self.effect
@@ -198,7 +198,7 @@ impl Plan {
     }
 }
 
-/// The values of EXECUTE's arguments, as those of the statement's parameters. The arguments stand in the text of `parsed`.
+/// The values of EXECUTE's arguments, as those of the statement's parameters. The text of `parsed` contains the arguments.
 pub fn arguments(
     transaction: &Transaction,
     facts: &Arc<SessionFacts>,

@@ -468,10 +468,14 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
             statistics.lock_timeouts.get(),
             "Statements that waited for longer than lock_timeout (55P03).",
         ),
-        ("unique_violations", statistics.unique_violations.get(), "Keys that were found taken (23505)."),
-        ("out_of_memory", statistics.out_of_memory.get(), "Statements that there was no memory for (53200)."),
+        ("unique_violations", statistics.unique_violations.get(), "Duplicate keys (23505)."),
+        (
+            "out_of_memory",
+            statistics.out_of_memory.get(),
+            "Statements that failed for lack of memory (53200).",
+        ),
         ("query_memory_used", query_memory_used(), "Bytes of query_memory that are in use."),
-        ("plans", statistics.plans.get(), "Plans that were optimised: those of a statement are used again."),
+        ("plans", statistics.plans.get(), "Plans that were optimised."),
         (
             "idle_timeouts",
             statistics.idle_timeouts.get(),

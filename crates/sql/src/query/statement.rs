@@ -169,7 +169,7 @@ impl Prepared {
         self.prepared.memory()
     }
 
-    /// Whether it touches few rows, as far as that is known before it runs.
+    /// Whether it touches few rows, as far as is known before it runs.
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
     }
@@ -419,7 +419,7 @@ pub(crate) fn surroundings(
     }
 }
 
-/// A place to keep the rows of a result, in the budget of all queries.
+/// A buffer for the rows of a result, charged to the budget of all queries.
 pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
     KeptRows::new(columns, &run_options(options))
 }
