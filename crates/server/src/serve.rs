@@ -1,7 +1,7 @@
 //! `firn serve`: a server, for clients of PostgreSQL and of Arrow Flight SQL, until it is told to stop.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
+use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -41,9 +41,10 @@ pub struct Options {
     /// Serve Flight SQL alone, and not PostgreSQL's clients.
     #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
     flight_only: bool,
-    /// How clients show who they are.
-    #[arg(long, value_enum, default_value = "trust")]
-    auth: AuthKind,
+    /// How clients show who they are. trust if left out, on addresses that only this machine reaches; for others it must be
+    /// given.
+    #[arg(long, value_enum)]
+    auth: Option<AuthKind>,
     /// A user for --auth scram and the file with the password (or, as PostgreSQL stores it, with the
     /// verifier). Without a file the password is in the environment variable FIRN_PASSWORD. May be
     /// given more than once.
@@ -99,6 +100,7 @@ enum AuthKind {
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
 pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
+    refuse_strangers(&options)?;
     let tls = certificate(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
@@ -165,7 +167,6 @@ fn serve_postgres(options: &Options, database: &Database, auth: Auth) -> Result<
     let server = Server::start(database.clone(), config).map_err(cannot_start)?;
     for address in server.addresses() {
         say(format_args!("listening on {address}"));
-        warn_of_strangers(options, *address);
     }
     if let Some(path) = server.socket_path() {
         say(format_args!("listening on {}", path.display()));
@@ -191,7 +192,6 @@ fn serve_flight(
     };
     let server = FlightServer::start(database.clone(), config).map_err(cannot_start)?;
     say(format_args!("listening on {} for Flight SQL{encryption}", server.local_addr()));
-    warn_of_strangers(options, server.local_addr());
     Ok(server)
 }
 
@@ -202,11 +202,23 @@ fn cannot_start(error: Error) -> Failure {
     }
 }
 
-fn warn_of_strangers(options: &Options, address: SocketAddr) {
-    if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
-        let what = "can read and write everything; see --auth scram";
-        let _ = writeln!(std::io::stderr(), "warning: anyone who reaches {address} {what}");
+/// Without --auth everybody is trusted, but only on the loopback interface.
+fn refuse_strangers(options: &Options) -> Result<(), Failure> {
+    if options.auth.is_some() {
+        return Ok(());
     }
+    let postgres = options.listen.iter().filter(|_| !options.flight_only);
+    for address in postgres.chain(&options.flight) {
+        // What is no address is reported where it is listened on.
+        let mut resolved = address.to_socket_addrs().into_iter().flatten();
+        if resolved.any(|resolved| !resolved.ip().is_loopback()) {
+            return Err(Failure::usage(format!(
+                "anyone who reaches {address} could read and write everything\nHINT: Ask for passwords with --auth scram \
+                 and --user NAME:FILE, or write --auth trust if everyone may."
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// What Flight SQL is encrypted by.
@@ -255,7 +267,7 @@ fn wait_for_signals() -> Result<mpsc::Receiver<()>, Failure> {
 }
 
 fn authentication(options: &Options) -> Result<Auth, Failure> {
-    match options.auth {
+    match options.auth.unwrap_or(AuthKind::Trust) {
         AuthKind::Trust if !options.user.is_empty() => Err(Failure::usage("--user needs --auth scram")),
         AuthKind::Trust => Ok(Auth::Trust),
         AuthKind::Scram if options.user.is_empty() => {

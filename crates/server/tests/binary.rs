@@ -256,6 +256,11 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["serve", "--auth", "scram"], "--user"),
         (&["serve", "--auth", "scram", "--user", "ada:/no/such/file"], "/no/such/file"),
         (&["serve", "--listen", "nowhere"], "host:port"),
+        // Whom others reach does not trust everybody unless told to.
+        (&["serve", "--listen", "0.0.0.0:0"], "--auth trust"),
+        (&["serve", "--listen", "127.0.0.1:0", "--listen", "[::]:0"], "[::]:0"),
+        (&["serve", "--listen", "127.0.0.1:0", "--flight", "0.0.0.0:0"], "--auth scram"),
+        (&["serve", "--flight-only", "--flight", "0.0.0.0:0"], "--auth scram"),
         (&["serve", "--max-connections", "0"], "--max-connections"),
         (&["serve", "--freeze-after", "soon"], "500ms"),
         (&["sql", "localhost:5432"], "postgres://localhost:5432"),
@@ -337,6 +342,15 @@ fn a_password_is_asked_for_and_taken_from_a_file() {
     let refused = ask("falsch");
     assert_eq!(refused.status.code(), Some(1));
     assert!(stderr(&refused).contains("password authentication failed"), "{}", stderr(&refused));
+}
+
+#[test]
+fn everybody_is_trusted_where_that_is_asked_for() {
+    let trusting = Served::start(&["--listen", "0.0.0.0:0", "--auth", "trust"]);
+    assert!(shell(&[&trusting.url], "SELECT 1;").status.success());
+    assert_eq!(trusting.terminate(), 0);
+    let alone = Served::start(&["--listen", "localhost:0"]);
+    assert!(shell(&[&alone.url], "SELECT 1;").status.success());
 }
 
 /// A database with one of everything, whose views have been replaced so that an older one is made of a newer one.
