@@ -2,14 +2,14 @@
 
 use std::io::Write as _;
 use std::net::ToSocketAddrs as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use firn_base::{Error, SqlState};
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
-use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Server, Users, Verifier, WireConfig};
+use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, WireConfig};
 
 use crate::Failure;
 use crate::cooling::Cooling;
@@ -32,12 +32,16 @@ pub struct Options {
     /// are those of --auth.
     #[arg(long, value_name = "HOST:PORT")]
     flight: Option<String>,
-    /// Certificate (PEM) by which Flight SQL is encrypted; without one it is served in the clear.
-    #[arg(long, value_name = "FILE", requires_all = ["flight", "flight_tls_key"])]
-    flight_tls_cert: Option<PathBuf>,
+    /// The server's certificate (PEM), with those that vouch for it: connections of both protocols are encrypted (TLS). Clients
+    /// of PostgreSQL on this machine may do without, those of Flight SQL may not.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
-    #[arg(long, value_name = "FILE", requires = "flight_tls_cert")]
-    flight_tls_key: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Certificates (PEM) of the authorities that vouch for clients: every client over TCP must show a certificate then.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
     /// Serve Flight SQL alone, and not PostgreSQL's clients.
     #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
     flight_only: bool,
@@ -101,7 +105,7 @@ enum AuthKind {
 pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
     refuse_strangers(&options)?;
-    let tls = certificate(&options)?;
+    let tls = encryption(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
     if let Some(bytes) = options.query_memory {
@@ -129,7 +133,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
     let server = match options.flight_only {
         true => None,
-        false => Some(serve_postgres(&options, &database, auth.clone())?),
+        false => Some(serve_postgres(&options, &database, auth.clone(), tls.clone())?),
     };
     let flight = match &options.flight {
         Some(address) => Some(serve_flight(&options, &database, address, auth, tls)?),
@@ -156,11 +160,17 @@ pub fn run(options: Options) -> Result<(), Failure> {
     database.close_at_end().map_err(Failure::data)
 }
 
-fn serve_postgres(options: &Options, database: &Database, auth: Auth) -> Result<Server, Failure> {
+fn serve_postgres(
+    options: &Options,
+    database: &Database,
+    auth: Auth,
+    tls: Option<Tls>,
+) -> Result<Server, Failure> {
     let config = WireConfig {
         listen: options.listen.clone(),
         socket_directory: options.socket_dir.clone(),
         auth,
+        tls,
         max_connections: usize::from(options.max_connections),
         ..WireConfig::default()
     };
@@ -179,7 +189,7 @@ fn serve_flight(
     database: &Database,
     address: &str,
     auth: Auth,
-    tls: Option<FlightTls>,
+    tls: Option<Tls>,
 ) -> Result<FlightServer, Failure> {
     let encryption = if tls.is_some() { " with TLS" } else { "" };
     let config = FlightConfig {
@@ -221,16 +231,10 @@ fn refuse_strangers(options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What Flight SQL is encrypted by.
-fn certificate(options: &Options) -> Result<Option<FlightTls>, Failure> {
-    let (Some(certificate), Some(key)) = (&options.flight_tls_cert, &options.flight_tls_key) else {
-        return Ok(None);
-    };
-    let read = |path: &Path| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("could not read {}: {error}", path.display())))
-    };
-    Ok(Some(FlightTls { certificate: read(certificate)?, key: read(key)? }))
+/// How connections are encrypted.
+fn encryption(options: &Options) -> Result<Option<Tls>, Failure> {
+    let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) else { return Ok(None) };
+    Tls::read(certificate, key, options.tls_ca.as_deref()).map(Some).map_err(Failure::usage)
 }
 
 /// The argument of --memory-limit.

@@ -45,6 +45,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
 
 use crate::server::{Auth, bind_tcp};
+use crate::tls::Tls;
 use connections::Connections;
 use door::Door;
 use state::State;
@@ -72,8 +73,8 @@ pub struct FlightConfig {
     pub listen: String,
     /// How clients show who they are: the users and passwords of the PostgreSQL side.
     pub auth: Auth,
-    /// Certificate and key, if clients are to use TLS. Without, passwords travel as they are.
-    pub tls: Option<FlightTls>,
+    /// If clients are to use TLS: then all must. Without, passwords travel as they are.
+    pub tls: Option<Tls>,
     /// Statements that run at a time; more get 53300. Beside them, each open transaction has a place of its own.
     pub max_statements: usize,
     /// Transactions that may be open at a time; more get 53300.
@@ -112,22 +113,6 @@ impl Default for FlightConfig {
     }
 }
 
-/// What a server shows to its clients so that they trust it.
-#[derive(Clone)]
-pub struct FlightTls {
-    /// The certificate and those that vouch for it, PEM.
-    pub certificate: String,
-    /// The certificate's private key, PEM.
-    pub key: String,
-}
-
-impl std::fmt::Debug for FlightTls {
-    /// Keeps the key out of logs.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FlightTls(…)")
-    }
-}
-
 /// A Flight SQL server that runs until it is shut down or dropped.
 pub struct FlightServer {
     state: Arc<State>,
@@ -147,8 +132,8 @@ struct ServingThread {
 impl FlightServer {
     /// Starts listening.
     ///
-    /// Errors: 55006 if the address is in use, 58030 if it cannot be had; F0000 if certificate and key are
-    /// not such; 28000 if passwords would travel as plain text over a network.
+    /// Errors: 55006 if the address is in use, 58030 if it cannot be had; 28000 if passwords would travel as plain text over
+    /// a network.
     pub fn start(database: Database, config: FlightConfig) -> Result<FlightServer> {
         let listener = bind_tcp(&config.listen)?;
         let shown = config.listen.clone();
@@ -157,7 +142,7 @@ impl FlightServer {
         };
         let address = listener.local_addr().map_err(failed)?;
         refuse_open_passwords(&config, address)?;
-        let connections = Connections::new(&config)?;
+        let connections = Connections::new(&config);
         let state = Arc::new(State::new(database, config));
         let (mut threads, mut places) = (Vec::new(), Vec::new());
         for _ in 0..GRPC_THREADS {

@@ -8,4 +8,5 @@ mod flight;
 mod hostile;
 mod limits;
 mod messages;
+mod tls;
 mod types;
