@@ -4,7 +4,7 @@
 #
 #   tests/clients/run.sh FIRN [CLIENT…]
 #
-# FIRN is the firn binary. Clients: psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql
+# FIRN is the firn binary. Clients: psql psql_tls pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql
 # adbc_flightsql_tls flight_jdbc (all if none is named). FIRN_CLIENTS_CACHE names a scratch directory to keep installed drivers in from one run to
 # the next. Exits with 1 if a test fails, and with 0 if all pass.
 set -u
@@ -13,7 +13,7 @@ firn=${1:?usage: run.sh FIRN [CLIENT…]}
 firn=$(realpath "$firn")
 shift
 clients=("$@")
-[ ${#clients[@]} -eq 0 ] && clients=(psql pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql adbc_flightsql_tls flight_jdbc)
+[ ${#clients[@]} -eq 0 ] && clients=(psql psql_tls pgbench psycopg sqlalchemy node pgx pgjdbc adbc_postgresql adbc_flightsql adbc_flightsql_tls flight_jdbc)
 
 work=$(mktemp -d)
 drivers=${FIRN_CLIENTS_CACHE:-$work/drivers}
@@ -36,9 +36,10 @@ start_server() {
         printf '%s\n' "$PGPASSWORD" >"$work/password"
         options+=(--auth scram --user "tester:$work/password")
     fi
-    if [ "$1" = adbc_flightsql_tls ]; then
-        options+=(--flight-tls-cert "$work/server.crt" --flight-tls-key "$work/server.key")
-    fi
+    case $1 in psql_tls | adbc_flightsql_tls)
+        options+=(--tls-cert "$work/server.crt" --tls-key "$work/server.key") ;;
+    esac
+    [ "$1" = psql_tls ] && options+=(--tls-ca "$work/authority.crt")
     : >"$work/server-$1.log"
     "$firn" serve "${options[@]}" >"$work/server-$1.log" 2>&1 &
     server=$!
@@ -71,6 +72,17 @@ need() {
 
 install_psql() { need psql; }
 test_psql() { try "$here/psql.sh"; }
+
+install_psql_tls() {
+    need psql && need openssl && self_sign server && self_sign stranger && self_sign authority &&
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=tester -keyout "$work/client.key" |
+        openssl x509 -req -days 2 -set_serial 0x1234 -CA "$work/authority.crt" -CAkey "$work/authority.key" \
+            -extfile <(echo basicConstraints=CA:FALSE) -out "$work/client.crt"
+}
+test_psql_tls() {
+    FIRN_CERTIFICATE="$work/server.crt" FIRN_STRANGER="$work/stranger.crt" FIRN_CLIENT="$work/client" \
+        try "$here/psql_tls.sh"
+}
 
 install_pgbench() { need pgbench && need psql; }
 test_pgbench() { try "$here/pgbench.sh"; }

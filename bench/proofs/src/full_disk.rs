@@ -12,7 +12,7 @@ use firn_base::random::Random;
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Arguments of `full-disk`.
@@ -40,12 +40,14 @@ pub const UNAVAILABLE: u8 = 77;
 
 /// Fills the disk and checks; `None` if no file system can be mounted.
 pub fn run(options: Options) -> Result<Option<()>, Box<dyn std::error::Error + Send + Sync>> {
-    let mount = tempfile::Builder::new().prefix("firn-full-disk").tempdir()?;
-    if let Err(error) = mount_alone(mount.path(), options.size) {
-        eprintln!("no file system can be mounted: {error}");
-        return Ok(None);
-    }
-    let (directory, ballast) = (mount.path().join("data"), mount.path().join("ballast"));
+    let mount = match Mount::new(options.size) {
+        Ok(mount) => mount,
+        Err(error) => {
+            eprintln!("no file system can be mounted: {error}");
+            return Ok(None);
+        }
+    };
+    let (directory, ballast) = (mount.0.path().join("data"), mount.0.path().join("ballast"));
     std::fs::write(&ballast, vec![1; BALLAST << 20])?;
     let mut server = Server::start(&options.firn, &directory)?;
     let mut client = WireClient::connect(&server.address)?;
@@ -97,8 +99,11 @@ pub fn run(options: Options) -> Result<Option<()>, Box<dyn std::error::Error + S
         std::thread::sleep(Duration::from_millis(20));
     }
     acknowledged.insert(-1);
-    client.run_simply("SELECT nextval('numbers'); DELETE FROM rows WHERE id % 2 = 0; CHECKPOINT")?;
-    acknowledged.retain(|id| id % 2 != 0);
+    // What is left fits beside the files that it replaces.
+    for sql in ["SELECT nextval('numbers')", "DELETE FROM rows WHERE id % 8 <> 1", "CHECKPOINT"] {
+        client.run_simply(sql)?;
+    }
+    acknowledged.retain(|id| id % 8 == 1);
     same(&mut client, &acknowledged, "with space again")?;
     server.kill();
     let mut server = Server::start(&options.firn, &directory)?;
@@ -146,26 +151,49 @@ fn same(client: &mut WireClient, expected: &BTreeSet<i64>, when: &str) -> Outcom
     }
 }
 
-/// Mounts a file system of so many MiB that only this process and its children see.
-fn mount_alone(directory: &Path, size: u32) -> io::Result<()> {
-    let call = |outcome: libc::c_int| if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: the call takes no address. This process has one thread yet.
-    let alone = call(unsafe { libc::unshare(libc::CLONE_NEWNS) });
-    if alone.is_err() {
-        // SAFETY: the calls take no address.
-        let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+/// A file system that only this process and its children see.
+struct Mount(tempfile::TempDir);
+
+impl Mount {
+    /// Mounts one of so many MiB.
+    fn new(size: u32) -> io::Result<Mount> {
+        let directory = tempfile::Builder::new().prefix("firn-full-disk").tempdir()?;
+        // SAFETY: the call takes no address. This process has one thread yet.
+        if checked(unsafe { libc::unshare(libc::CLONE_NEWNS) }).is_err() {
+            // SAFETY: the calls take no address.
+            let (user, group) = unsafe { (libc::getuid(), libc::getgid()) };
+            // SAFETY: as above.
+            checked(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
+            std::fs::write("/proc/self/setgroups", "deny")?;
+            std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+            std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+        }
+        let (kind, options) = (c"tmpfs", text(format!("size={size}m").as_bytes()));
+        let place = text(directory.path().as_os_str().as_encoded_bytes());
+        let null = std::ptr::null();
+        let flags = libc::MS_REC | libc::MS_PRIVATE;
+        // SAFETY: the strings end with a zero and live until the calls return, which keep none of them.
+        checked(unsafe { libc::mount(null, c"/".as_ptr(), null, flags, null.cast()) })?;
         // SAFETY: as above.
-        call(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
-        std::fs::write("/proc/self/setgroups", "deny")?;
-        std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-        std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+        checked(unsafe {
+            libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast())
+        })?;
+        Ok(Mount(directory))
     }
-    let text = |text: &[u8]| CString::new(text).expect("there is no zero in it");
-    let (root, kind, options) = (text(b"/"), text(b"tmpfs"), text(format!("size={size}m").as_bytes()));
-    let directory = text(directory.as_os_str().as_encoded_bytes());
-    let null = std::ptr::null();
-    // SAFETY: the strings end with a zero and live until the calls return, which keep none of them.
-    call(unsafe { libc::mount(null, root.as_ptr(), null, libc::MS_REC | libc::MS_PRIVATE, null.cast()) })?;
-    // SAFETY: as above.
-    call(unsafe { libc::mount(kind.as_ptr(), directory.as_ptr(), kind.as_ptr(), 0, options.as_ptr().cast()) })
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        let place = text(self.0.path().as_os_str().as_encoded_bytes());
+        // SAFETY: the string ends with a zero and lives until the call returns.
+        let _ = checked(unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) });
+    }
+}
+
+fn checked(outcome: libc::c_int) -> io::Result<()> {
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn text(bytes: &[u8]) -> CString {
+    CString::new(bytes).expect("there is no zero in it")
 }

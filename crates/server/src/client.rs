@@ -13,9 +13,14 @@ use std::path::PathBuf;
 use bytes::{Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
 use postgres_protocol::authentication::md5_hash;
-use postgres_protocol::authentication::sasl::{ChannelBinding, ScramSha256};
+use postgres_protocol::authentication::sasl::{
+    ChannelBinding, SCRAM_SHA_256 as MECHANISM, SCRAM_SHA_256_PLUS as BOUND_MECHANISM, ScramSha256,
+};
 use postgres_protocol::message::backend::{ErrorFields, Message as Received};
 use postgres_protocol::message::frontend;
+use rustls::{ClientConnection, StreamOwned};
+
+use crate::secure::{Begun, Security};
 
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,16 +38,22 @@ pub struct Target {
     pub user: String,
     pub password: Option<String>,
     pub database: String,
+    pub security: Security,
 }
 
 impl Target {
-    /// Reads `postgres://user:password@host:port/database`; all parts except the scheme may be left out.
+    /// Reads `postgres://user:password@host:port/database?sslmode=…`; all but the scheme may be left out.
     pub fn parse(url: &str) -> Result<Target, String> {
         let rest = url
             .strip_prefix("postgres://")
             .or_else(|| url.strip_prefix("postgresql://"))
             .ok_or("a URL begins with postgres://")?;
-        let rest = rest.split_once('?').map_or(rest, |(before, _)| before);
+        let (rest, parameters) = rest.split_once('?').unwrap_or((rest, ""));
+        let parameters = parameters.split('&').filter_map(|parameter| parameter.split_once('='));
+        let parameters: Vec<_> = parameters
+            .map(|(name, value)| Ok((unescape(name)?, unescape(value)?)))
+            .collect::<Result<_, String>>()?;
+        let security = Security::read(&parameters)?;
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (credentials, place) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (user, password) = match credentials.split_once(':') {
@@ -72,7 +83,7 @@ impl Target {
         };
         let password =
             password.or_else(|| std::env::var("FIRN_PASSWORD").or_else(|_| std::env::var("PGPASSWORD")).ok());
-        Ok(Target { address, user, password, database })
+        Ok(Target { address, user, password, database, security })
     }
 }
 
@@ -177,24 +188,46 @@ pub enum Answer {
 
 enum Stream {
     Tcp(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
     Unix(UnixStream),
 }
 
 impl Stream {
-    fn connect(address: &Address) -> io::Result<Stream> {
-        Ok(match address {
+    /// Connects, encrypted as is wanted. Also comes back with what SCRAM can be bound to.
+    fn connect(address: &Address, security: &Security) -> Result<(Stream, Option<Vec<u8>>), Report> {
+        match address {
             Address::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port))?;
-                stream.set_nodelay(true)?;
-                Stream::Tcp(stream)
+                let connected = TcpStream::connect((host.as_str(), *port));
+                let stream = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
+                let stream = stream.map_err(|error| {
+                    let mut report = Report::local(format!("could not connect to {host}:{port}: {error}"));
+                    report.hint = Some("Is a server running there? Start one with firn serve.".into());
+                    report
+                })?;
+                let failed = |error| Report::local(format!("could not connect to {host}:{port}: {error}"));
+                Ok(match security.begin(stream, host).map_err(failed)? {
+                    Begun::Clear(stream) => (Stream::Tcp(stream), None),
+                    Begun::Encrypted(stream, end_point) => (Stream::Tls(stream), end_point),
+                })
             }
-            Address::Unix(path) => Stream::Unix(UnixStream::connect(path)?),
-        })
+            Address::Unix(path) => {
+                let connected = UnixStream::connect(path);
+                let stream = connected.map_err(|error| {
+                    Report::local(format!("could not connect to {}: {error}", path.display()))
+                })?;
+                Ok((Stream::Unix(stream), None))
+            }
+        }
+    }
+
+    fn is_encrypted(&self) -> bool {
+        matches!(self, Stream::Tls(_))
     }
 
     fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Stream::Tcp(stream) => stream.write_all(bytes),
+            Stream::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
             Stream::Unix(stream) => stream.write_all(bytes),
         }
     }
@@ -202,6 +235,7 @@ impl Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Stream::Tcp(stream) => stream.read(buffer),
+            Stream::Tls(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
         }
     }
@@ -222,6 +256,7 @@ pub struct Client {
 #[derive(Clone)]
 pub struct Canceller {
     address: Address,
+    security: Security,
     process: i32,
     key: i32,
 }
@@ -231,7 +266,7 @@ impl Canceller {
     pub fn cancel(&self) {
         let mut request = BytesMut::new();
         frontend::cancel_request(self.process, self.key, &mut request);
-        if let Ok(mut stream) = Stream::connect(&self.address) {
+        if let Ok((mut stream, _)) = Stream::connect(&self.address, &self.security) {
             let _ = stream.write_all(&request);
         }
     }
@@ -240,20 +275,18 @@ impl Canceller {
 impl Client {
     /// Connects and authenticates.
     pub fn connect(target: &Target) -> Result<Client, Report> {
-        let stream = Stream::connect(&target.address).map_err(|error| match &target.address {
-            Address::Tcp(host, port) => {
-                let mut report = Report::local(format!("could not connect to {host}:{port}: {error}"));
-                report.hint = Some("Is a server running there? Start one with firn serve.".into());
-                report
-            }
-            Address::Unix(path) => Report::local(format!("could not connect to {}: {error}", path.display())),
-        })?;
+        let (stream, end_point) = Stream::connect(&target.address, &target.security)?;
         let mut client = Client {
             stream,
             input: BytesMut::new(),
             output: BytesMut::new(),
             target: target.clone(),
-            canceller: Canceller { address: target.address.clone(), process: 0, key: 0 },
+            canceller: Canceller {
+                address: target.address.clone(),
+                security: target.security.clone(),
+                process: 0,
+                key: 0,
+            },
             status: b'I',
             server_version: String::new(),
         };
@@ -264,11 +297,11 @@ impl Client {
             ("client_encoding", "UTF8"),
         ];
         frontend::startup_message(parameters, &mut client.output)?;
-        client.authenticate(target)?;
+        client.authenticate(target, end_point)?;
         Ok(client)
     }
 
-    fn authenticate(&mut self, target: &Target) -> Result<(), Report> {
+    fn authenticate(&mut self, target: &Target, mut end_point: Option<Vec<u8>>) -> Result<(), Report> {
         let password = || {
             target.password.as_deref().map(str::as_bytes).ok_or_else(|| {
                 let mut report = Report::local("the server asks for a password");
@@ -287,9 +320,17 @@ impl Client {
                     let hash = md5_hash(target.user.as_bytes(), password()?, body.salt());
                     frontend::password_message(hash.as_bytes(), &mut self.output)?;
                 }
-                Received::AuthenticationSasl(_) => {
-                    let started = ScramSha256::new(password()?, ChannelBinding::unsupported());
-                    frontend::sasl_initial_response("SCRAM-SHA-256", started.message(), &mut self.output)?;
+                Received::AuthenticationSasl(body) => {
+                    let is_bound = body.mechanisms().any(|mechanism| Ok(mechanism == BOUND_MECHANISM))?;
+                    let (mechanism, binding) = match end_point.take() {
+                        Some(hash) if is_bound => {
+                            (BOUND_MECHANISM, ChannelBinding::tls_server_end_point(hash))
+                        }
+                        Some(_) => (MECHANISM, ChannelBinding::unrequested()),
+                        None => (MECHANISM, ChannelBinding::unsupported()),
+                    };
+                    let started = ScramSha256::new(password()?, binding);
+                    frontend::sasl_initial_response(mechanism, started.message(), &mut self.output)?;
                     scram = Some(started);
                 }
                 Received::AuthenticationSaslContinue(body) => {
@@ -458,7 +499,12 @@ impl Client {
         self.canceller.process
     }
 
-    /// A handle for cancelling.
+    /// Whether nobody between can read along.
+    pub fn is_encrypted(&self) -> bool {
+        self.stream.is_encrypted()
+    }
+
+    /// A handle to cancel with.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }
@@ -508,6 +554,7 @@ fn untrusted(error: io::Error) -> Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::secure::SslMode;
 
     #[test]
     fn urls_may_leave_out_all_but_the_scheme() {
@@ -520,7 +567,12 @@ mod tests {
         assert_eq!(target.database, "ada");
         let target = Target::parse("postgres://ada@%2Ftmp:7/").unwrap();
         assert_eq!(target.address, Address::Unix("/tmp/.s.PGSQL.7".into()));
-        for bad in ["mysql://x", "postgres://x:y", "postgres://%4/"] {
+        let target =
+            Target::parse("postgres://ada@db/x?sslmode=verify-full&sslrootcert=%2Fa%20b.crt").unwrap();
+        assert_eq!(target.security.mode, SslMode::VerifyFull);
+        let target = Target::parse("postgres://ada@db/x?sslmode=require&sslrootcert=a.crt").unwrap();
+        assert_eq!(target.security.mode, SslMode::VerifyCa);
+        for bad in ["mysql://x", "postgres://x:y", "postgres://%4/", "postgres://x?sslmode=verify"] {
             assert!(Target::parse(bad).is_err(), "{bad}");
         }
     }

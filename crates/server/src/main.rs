@@ -11,6 +11,7 @@ mod cooling;
 mod demo;
 mod dump;
 mod output;
+mod secure;
 mod serve;
 mod shell;
 mod target;

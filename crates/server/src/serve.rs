@@ -1,15 +1,15 @@
 //! `firn serve`: a server, for clients of PostgreSQL and of Arrow Flight SQL, until it is stopped.
 
 use std::io::Write as _;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::net::ToSocketAddrs as _;
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
 use firn_base::{Error, SqlState};
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
-use firn_wire::{Auth, FlightConfig, FlightServer, FlightTls, Server, Users, Verifier, WireConfig};
+use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, WireConfig};
 
 use crate::Failure;
 use crate::cooling::Cooling;
@@ -32,20 +32,25 @@ pub struct Options {
     /// are those of --auth.
     #[arg(long, value_name = "HOST:PORT")]
     flight: Option<String>,
-    /// Certificate (PEM) by which Flight SQL is encrypted; without one it is not encrypted.
-    #[arg(long, value_name = "FILE", requires_all = ["flight", "flight_tls_key"])]
-    flight_tls_cert: Option<PathBuf>,
+    /// The server's certificate (PEM), with those that vouch for it: connections of both protocols are encrypted (TLS). Clients
+    /// of PostgreSQL on this machine may do without, those of Flight SQL may not.
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
-    #[arg(long, value_name = "FILE", requires = "flight_tls_cert")]
-    flight_tls_key: Option<PathBuf>,
-    /// Serve only Flight SQL, and not PostgreSQL's clients.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Certificates (PEM) of the authorities that vouch for clients: every client over TCP must show a certificate then.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// Serve Flight SQL alone, and not PostgreSQL's clients.
     #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
     flight_only: bool,
-    /// How clients authenticate.
-    #[arg(long, value_enum, default_value = "trust")]
-    auth: AuthKind,
-    /// A user for --auth scram and the file with the password (or with the verifier in PostgreSQL's
-    /// form). Without a file the password is in the environment variable FIRN_PASSWORD. May be
+    /// How clients show who they are. trust if left out, on addresses that only this machine reaches; for others it must be
+    /// given.
+    #[arg(long, value_enum)]
+    auth: Option<AuthKind>,
+    /// A user for --auth scram and the file with the password (or, as PostgreSQL stores it, with the
+    /// verifier). Without a file the password is in the environment variable FIRN_PASSWORD. May be
     /// given more than once.
     #[arg(long, value_name = "NAME[:FILE]")]
     user: Vec<String>,
@@ -99,7 +104,8 @@ enum AuthKind {
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
 pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
-    let tls = certificate(&options)?;
+    refuse_strangers(&options)?;
+    let tls = encryption(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
     if let Some(bytes) = options.query_memory {
@@ -127,7 +133,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
     let server = match options.flight_only {
         true => None,
-        false => Some(serve_postgres(&options, &database, auth.clone())?),
+        false => Some(serve_postgres(&options, &database, auth.clone(), tls.clone())?),
     };
     let flight = match &options.flight {
         Some(address) => Some(serve_flight(&options, &database, address, auth, tls)?),
@@ -154,18 +160,23 @@ pub fn run(options: Options) -> Result<(), Failure> {
     database.close_at_end().map_err(Failure::data)
 }
 
-fn serve_postgres(options: &Options, database: &Database, auth: Auth) -> Result<Server, Failure> {
+fn serve_postgres(
+    options: &Options,
+    database: &Database,
+    auth: Auth,
+    tls: Option<Tls>,
+) -> Result<Server, Failure> {
     let config = WireConfig {
         listen: options.listen.clone(),
         socket_directory: options.socket_dir.clone(),
         auth,
+        tls,
         max_connections: usize::from(options.max_connections),
         ..WireConfig::default()
     };
     let server = Server::start(database.clone(), config).map_err(cannot_start)?;
     for address in server.addresses() {
         say(format_args!("listening on {address}"));
-        warn_of_strangers(options, *address);
     }
     if let Some(path) = server.socket_path() {
         say(format_args!("listening on {}", path.display()));
@@ -178,7 +189,7 @@ fn serve_flight(
     database: &Database,
     address: &str,
     auth: Auth,
-    tls: Option<FlightTls>,
+    tls: Option<Tls>,
 ) -> Result<FlightServer, Failure> {
     let encryption = if tls.is_some() { " with TLS" } else { "" };
     let config = FlightConfig {
@@ -191,7 +202,6 @@ fn serve_flight(
     };
     let server = FlightServer::start(database.clone(), config).map_err(cannot_start)?;
     say(format_args!("listening on {} for Flight SQL{encryption}", server.local_addr()));
-    warn_of_strangers(options, server.local_addr());
     Ok(server)
 }
 
@@ -202,23 +212,29 @@ fn cannot_start(error: Error) -> Failure {
     }
 }
 
-fn warn_of_strangers(options: &Options, address: SocketAddr) {
-    if options.auth == AuthKind::Trust && !address.ip().is_loopback() {
-        let what = "can read and write everything; see --auth scram";
-        let _ = writeln!(std::io::stderr(), "warning: every client that can connect to {address} {what}");
+/// Without --auth everybody is trusted, but only on the loopback interface.
+fn refuse_strangers(options: &Options) -> Result<(), Failure> {
+    if options.auth.is_some() {
+        return Ok(());
     }
+    let postgres = options.listen.iter().filter(|_| !options.flight_only);
+    for address in postgres.chain(&options.flight) {
+        // What is no address is reported where it is listened on.
+        let mut resolved = address.to_socket_addrs().into_iter().flatten();
+        if resolved.any(|resolved| !resolved.ip().is_loopback()) {
+            return Err(Failure::usage(format!(
+                "anyone who reaches {address} could read and write everything\nHINT: Ask for passwords with --auth scram \
+                 and --user NAME:FILE, or write --auth trust if everyone may."
+            )));
+        }
+    }
+    Ok(())
 }
 
-/// The certificate and the key for Flight SQL.
-fn certificate(options: &Options) -> Result<Option<FlightTls>, Failure> {
-    let (Some(certificate), Some(key)) = (&options.flight_tls_cert, &options.flight_tls_key) else {
-        return Ok(None);
-    };
-    let read = |path: &Path| {
-        std::fs::read_to_string(path)
-            .map_err(|error| Failure::usage(format!("could not read {}: {error}", path.display())))
-    };
-    Ok(Some(FlightTls { certificate: read(certificate)?, key: read(key)? }))
+/// How connections are encrypted.
+fn encryption(options: &Options) -> Result<Option<Tls>, Failure> {
+    let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) else { return Ok(None) };
+    Tls::read(certificate, key, options.tls_ca.as_deref()).map(Some).map_err(Failure::usage)
 }
 
 /// The argument of --memory-limit.
@@ -255,7 +271,7 @@ fn wait_for_signals() -> Result<mpsc::Receiver<()>, Failure> {
 }
 
 fn authentication(options: &Options) -> Result<Auth, Failure> {
-    match options.auth {
+    match options.auth.unwrap_or(AuthKind::Trust) {
         AuthKind::Trust if !options.user.is_empty() => Err(Failure::usage("--user needs --auth scram")),
         AuthKind::Trust => Ok(Auth::Trust),
         AuthKind::Scram if options.user.is_empty() => {

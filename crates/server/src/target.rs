@@ -6,6 +6,7 @@ use firn_wire::{Server, WireConfig};
 
 use crate::Failure;
 use crate::client::{Address, Client, Report, Target};
+use crate::secure::Security;
 
 /// A database in this process and the server in front of it.
 pub struct Host {
@@ -68,6 +69,7 @@ pub fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> 
         user: std::env::var("USER").unwrap_or_else(|_| "firn".to_owned()),
         password: None,
         database: "firn".to_owned(),
+        security: Security::default(),
     };
     let client = Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?;
     Ok((client, Some(Host { server, database, _directory: directory })))

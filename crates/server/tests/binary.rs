@@ -258,7 +258,15 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["serve", "--auth", "scram"], "--user"),
         (&["serve", "--auth", "scram", "--user", "ada:/no/such/file"], "/no/such/file"),
         (&["serve", "--listen", "nowhere"], "host:port"),
+        // Whom others reach does not trust everybody unless told to.
+        (&["serve", "--listen", "0.0.0.0:0"], "--auth trust"),
+        (&["serve", "--listen", "127.0.0.1:0", "--listen", "[::]:0"], "[::]:0"),
+        (&["serve", "--listen", "127.0.0.1:0", "--flight", "0.0.0.0:0"], "--auth scram"),
+        (&["serve", "--flight-only", "--flight", "0.0.0.0:0"], "--auth scram"),
         (&["serve", "--max-connections", "0"], "--max-connections"),
+        (&["serve", "--tls-cert", "a"], "--tls-key"),
+        (&["serve", "--tls-ca", "a"], "--tls-cert"),
+        (&["serve", "--tls-cert", "/no/such/file", "--tls-key", "b"], "/no/such/file"),
         (&["serve", "--freeze-after", "soon"], "500ms"),
         (&["sql", "localhost:5432"], "postgres://localhost:5432"),
         (&["sql", "mysql://localhost"], "postgres://"),
@@ -341,7 +349,85 @@ fn a_password_is_asked_for_and_taken_from_a_file() {
     assert!(stderr(&refused).contains("password authentication failed"), "{}", stderr(&refused));
 }
 
-/// A database with one object of every kind, whose views have been replaced so that an older one uses a newer one.
+#[test]
+fn everybody_is_trusted_where_that_is_asked_for() {
+    let trusting = Served::start(&["--listen", "0.0.0.0:0", "--auth", "trust"]);
+    assert!(shell(&[&trusting.url], "SELECT 1;").status.success());
+    assert_eq!(trusting.terminate(), 0);
+    let alone = Served::start(&["--listen", "localhost:0"]);
+    assert!(shell(&[&alone.url], "SELECT 1;").status.success());
+}
+
+#[test]
+fn the_shell_checks_whom_it_talks_to_and_shows_who_it_is() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let signed = |name: &str| {
+        let made = rcgen::generate_simple_self_signed([name.to_owned()]).unwrap();
+        (
+            file(&format!("{name}.crt"), &made.cert.pem()),
+            file(&format!("{name}.key"), &made.signing_key.serialize_pem()),
+        )
+    };
+    let (own, key) = signed("localhost");
+    let (client, client_key) = signed("ada");
+    let (stranger, _) = signed("elsewhere");
+    let user = format!("tester:{}", file("password", "geheim"));
+    let tls = ["--auth", "scram", "--user", &user, "--tls-cert", &own, "--tls-key", &key];
+    let served = Served::start(&tls);
+    let ask = |served: &Served, host: &str, parameters: &str| {
+        let url = format!("{}?{parameters}", served.url.replace("127.0.0.1", host));
+        let sql = "\\conninfo\nSELECT version || coalesce(client_dn, '') FROM pg_stat_ssl WHERE pid = pg_backend_pid();";
+        firn(&["sql", &url, "-c", sql]).env("FIRN_PASSWORD", "geheim").output().unwrap()
+    };
+    for (host, parameters) in [
+        ("localhost", format!("sslmode=verify-full&sslrootcert={own}")),
+        // By another name it is refused, unless only the authority is asked.
+        ("127.0.0.1", format!("sslmode=verify-ca&sslrootcert={own}")),
+        ("127.0.0.1", "sslmode=require".to_owned()),
+        ("127.0.0.1", String::new()),
+    ] {
+        let output = ask(&served, host, &parameters);
+        let printed = stdout(&output);
+        assert!(
+            printed.contains("encrypted") && printed.contains("TLSv1.3"),
+            "{parameters}: {printed}{}",
+            stderr(&output)
+        );
+    }
+    for (host, parameters, because) in [
+        ("127.0.0.1", format!("sslmode=verify-full&sslrootcert={own}"), "certificate"),
+        ("localhost", format!("sslmode=verify-full&sslrootcert={stranger}"), "certificate"),
+        ("localhost", "sslmode=verify-full&sslrootcert=/no/such/file".to_owned(), "/no/such/file"),
+        ("localhost", "sslmode=sometimes".to_owned(), "sometimes"),
+    ] {
+        let output = ask(&served, host, &parameters);
+        assert!(
+            !output.status.success() && stderr(&output).contains(because),
+            "{parameters}: {}",
+            stderr(&output)
+        );
+    }
+    let output = ask(&served, "127.0.0.1", "sslmode=disable");
+    assert!(!stdout(&output).contains("encrypted") && output.status.success(), "{}", stderr(&output));
+    assert_eq!(served.terminate(), 0);
+
+    let served = Served::start(&[&tls[..], &["--tls-ca", &client]].concat());
+    let output = ask(&served, "localhost", &format!("sslmode=require&sslcert={client}&sslkey={client_key}"));
+    assert!(stdout(&output).contains("TLSv1.3/CN="), "{}{}", stdout(&output), stderr(&output));
+    for parameters in ["sslmode=require", "sslmode=disable"] {
+        assert!(!ask(&served, "localhost", parameters).status.success(), "{parameters}");
+    }
+    let plain = Served::start(&[]);
+    let output = ask(&plain, "localhost", "sslmode=require");
+    assert!(stderr(&output).contains("server does not support SSL"), "{}", stderr(&output));
+}
+
+/// A database with one of everything, whose views have been replaced so that an older one is made of a newer one.
 const SHOP: &str = r#"
 CREATE SCHEMA "My shop";
 CREATE TABLE "My shop".customers (

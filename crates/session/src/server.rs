@@ -39,6 +39,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 pub use crate::connection::Ran;
+pub use firn_sql::activity::{ClientCertificate, Encryption};
 pub use firn_sql::parse::{Numbered, Parsed, number_named_parameters, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
 pub use firn_sql::{Datum, ResultChunk, RowChunk};
@@ -107,6 +108,9 @@ pub trait ServerConnection {
 
     /// Sets the addresses of the client and of the server, for `pg_stat_activity` and similar.
     fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>);
+
+    /// Sets how the connection is encrypted, for `pg_stat_ssl`; it is not, if that is not set.
+    fn set_encryption(&mut self, encryption: Option<Encryption>);
 
     // Hooks.
 
@@ -247,6 +251,10 @@ impl ServerConnection for Connection {
 
     fn set_addresses(&mut self, client: Option<(IpAddr, u16)>, server: Option<(IpAddr, u16)>) {
         self.activity.set_client(|shown| (shown.address, shown.server) = (client, server));
+    }
+
+    fn set_encryption(&mut self, encryption: Option<Encryption>) {
+        self.activity.set_client(|told| told.encryption = encryption);
     }
 
     fn set_terminate_hook(&self, terminate: impl Fn() + Send + Sync + 'static) {

@@ -63,6 +63,32 @@ pub struct Client {
     pub address: Option<(IpAddr, u16)>,
     /// The server's address and port of its connection, if known.
     pub server: Option<(IpAddr, u16)>,
+    /// How the connection is encrypted, if it is.
+    pub encryption: Option<Encryption>,
+}
+
+/// How a connection is encrypted, as `pg_stat_ssl` shows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Encryption {
+    /// The version of TLS, such as `TLSv1.3`.
+    pub version: &'static str,
+    /// OpenSSL's name of the cipher suite.
+    pub cipher: &'static str,
+    /// How many bits its key has.
+    pub bits: i32,
+    /// The client's certificate, if it has shown one.
+    pub client: Option<ClientCertificate>,
+}
+
+/// Whose a certificate is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClientCertificate {
+    /// Its owner, such as `/O=Library/CN=ada`.
+    pub subject: String,
+    /// Who vouches for it.
+    pub issuer: String,
+    /// Its number at the issuer, in decimal digits.
+    pub serial: String,
 }
 
 /// The activity of one session. Timestamps are in microseconds since 1970 UTC, 0 for never.

@@ -12,11 +12,14 @@ use firn_session::server::{ServerConnection as _, ServerDatabase as _};
 use crate::client::{Client, Next, Sink};
 use crate::decode::{Message, Startup, decode_message, decode_startup};
 use crate::encode::{self, Authentication, Severity};
-use crate::scram::{self, Exchange};
-use crate::server::{Auth, Registration, Shared};
+use crate::scram::{self, Channel, Exchange};
+use crate::server::{Auth, Encrypting, Registration, Shared};
 use crate::socket::{Arrived, End, Input, Socket};
 
-/// Longer messages before authentication cannot be passwords.
+/// With what a client begins that begins with TLS: the type of its first record.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+/// Longer messages before authentication are nobody's password.
 const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
 
 /// Serves a client until it disconnects. A panic ends only this connection.
@@ -148,13 +151,36 @@ fn start(
     shared: &Arc<Shared>,
 ) -> std::result::Result<Option<(Client, Registration)>, Fate> {
     let deadline = clock::now() + shared.config.startup_timeout;
+    // A request for TLS on a socket of this machine's file system is declined, as PostgreSQL does.
+    let tls = shared.tls.as_ref().filter(|_| sink.socket.is_tcp());
+    limit_wait(sink, deadline)?;
+    if let Some(tls) = tls
+        && input.first_byte(&sink.socket)? == TLS_HANDSHAKE
+    {
+        // The client has not asked, as newer ones do to save a round trip.
+        begin_tls(input, sink, tls, deadline)?;
+    }
     let parameters = loop {
         limit_wait(sink, deadline)?;
         match decode_startup(input.take_startup(&sink.socket)?).map_err(End::from)? {
-            Startup::SslRequest | Startup::GssRequest => {
-                sink.output.push(b'N');
-                sink.flush()?;
+            Startup::SslRequest | Startup::GssRequest if sink.socket.is_encrypted() => {
+                let message = "the connection is encrypted already";
+                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
             }
+            Startup::SslRequest => match tls {
+                None => decline(sink)?,
+                Some(_) if !input.take_all().is_empty() => {
+                    // It would pass for something that has come encrypted.
+                    let message = "received unencrypted data after SSL request";
+                    return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
+                }
+                Some(tls) => {
+                    sink.output.push(b'S');
+                    sink.flush()?;
+                    begin_tls(input, sink, tls, deadline)?;
+                }
+            },
+            Startup::GssRequest => decline(sink)?,
             Startup::Cancel { process, key } => {
                 shared.cancel(process, key);
                 return Ok(None);
@@ -169,11 +195,18 @@ fn start(
             }
         }
     };
+    if let Some(tls) = tls.filter(|_| !sink.socket.is_encrypted()) {
+        let is_local = sink.socket.peer().is_some_and(|(address, _)| address.to_canonical().is_loopback());
+        if tls.asks_for_certificates || !is_local {
+            return Err(is_not_encrypted().into());
+        }
+    }
     let registration = shared.register()?;
     authenticate(&parameters.user, input, sink, shared, deadline)?;
     let mut session = shared.database.connect_as(registration.process());
     session.identify(&parameters.user, &parameters.database);
     session.set_addresses(sink.socket.peer(), sink.socket.local());
+    session.set_encryption(sink.socket.encryption());
     for (name, value) in &parameters.settings {
         session.set(name, value)?;
     }
@@ -195,6 +228,40 @@ fn start(
     Ok(Some((client, registration)))
 }
 
+/// Tells a client that there is no such encryption.
+fn decline(sink: &mut Sink) -> io::Result<()> {
+    sink.output.push(b'N');
+    sink.flush()
+}
+
+/// Shakes hands with a client that wants TLS.
+fn begin_tls(
+    input: &mut Input,
+    sink: &Sink,
+    tls: &Encrypting,
+    deadline: clock::Instant,
+) -> std::result::Result<(), Fate> {
+    let received = input.take_all();
+    let limit = || {
+        // A client that sends a byte now and then is late, too.
+        if clock::now() >= deadline {
+            Err(io::ErrorKind::TimedOut.into())
+        } else {
+            limit_wait(sink, deadline)
+        }
+    };
+    Ok(sink.socket.begin_tls(tls.config.clone(), &received, limit)?)
+}
+
+#[cold]
+fn is_not_encrypted() -> Error {
+    Error::new(
+        SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+        "this server accepts only encrypted connections",
+    )
+    .with_hint("Connect with sslmode=verify-full, or at least with sslmode=require.")
+}
+
 /// Limits the next read to what is left until `deadline`.
 fn limit_wait(sink: &Sink, deadline: clock::Instant) -> io::Result<()> {
     let left = deadline.saturating_duration_since(clock::now()).max(Duration::from_millis(1));
@@ -209,9 +276,23 @@ fn authenticate(
     deadline: clock::Instant,
 ) -> std::result::Result<(), Fate> {
     let Auth::Scram(users) = &shared.config.auth else { return Ok(()) };
-    encode::authentication(&mut sink.output, Authentication::Sasl(&[scram::MECHANISM]));
+    let end_point = shared.tls.as_ref().and_then(|tls| tls.end_point.as_deref());
+    let end_point = end_point.filter(|_| sink.socket.is_encrypted());
+    let mechanisms: &[&str] =
+        if end_point.is_some() { &[scram::BOUND_MECHANISM, scram::MECHANISM] } else { &[scram::MECHANISM] };
+    encode::authentication(&mut sink.output, Authentication::Sasl(mechanisms));
     let initial = password(input, sink, deadline)?;
-    let exchange = Exchange::begin(users, user, scram_initial_response(&initial)?)?;
+    let (mechanism, client_first) = scram_initial_response(&initial)?;
+    let channel = match end_point {
+        _ if !mechanisms.iter().any(|offered| offered.as_bytes() == mechanism) => {
+            let message = "client selected an invalid SASL authentication mechanism";
+            return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
+        }
+        None => Channel::Open,
+        Some(end_point) if mechanism == scram::BOUND_MECHANISM.as_bytes() => Channel::Bound(end_point),
+        Some(_) => Channel::Unbound,
+    };
+    let exchange = Exchange::begin(users, user, client_first, channel)?;
     encode::authentication(&mut sink.output, Authentication::SaslContinue(exchange.server_first()));
     let client_final = password(input, sink, deadline)?;
     let server_final = exchange.finish(&client_final)?;
@@ -239,18 +320,16 @@ fn password(
     }
 }
 
-/// The data in `mechanism\0 length:i32 data`.
-fn scram_initial_response(message: &[u8]) -> Result<&[u8]> {
+/// The mechanism and the data in `mechanism\0 length:i32 data`.
+fn scram_initial_response(message: &[u8]) -> Result<(&[u8], &[u8])> {
     let malformed = || Error::new(SqlState::PROTOCOL_VIOLATION, "malformed SASL initial response");
     let end = message.iter().position(|byte| *byte == 0).ok_or_else(malformed)?;
-    if message[..end] != *scram::MECHANISM.as_bytes() {
-        return Err(Error::new(
-            SqlState::PROTOCOL_VIOLATION,
-            "client selected an invalid SASL authentication mechanism",
-        ));
-    }
     let (length, data) = message[end + 1..].split_first_chunk::<4>().ok_or_else(malformed)?;
-    if u32::from_be_bytes(*length) as usize == data.len() { Ok(data) } else { Err(malformed()) }
+    if u32::from_be_bytes(*length) as usize == data.len() {
+        Ok((&message[..end], data))
+    } else {
+        Err(malformed())
+    }
 }
 
 /// The content of a start-up packet.

@@ -22,8 +22,10 @@ mod encode;
 mod parameters;
 mod rows;
 
+mod certificate;
 mod scram;
 mod socket;
+mod tls;
 
 mod client;
 mod connection;
@@ -31,6 +33,8 @@ mod server;
 
 mod flight;
 
-pub use flight::{FlightConfig, FlightServer, FlightTls};
+pub use certificate::channel_end_point;
+pub use flight::{FlightConfig, FlightServer};
 pub use scram::{Users, Verifier};
 pub use server::{Auth, Server, WireConfig};
+pub use tls::Tls;

@@ -8,6 +8,11 @@
 //! server-final   v=signature
 //! ```
 //!
+//! Over TLS the client may bind the conversation to the channel (RFC 5929, `tls-server-end-point`): it repeats the hash of the
+//! certificate that it has been shown, under its proof. So nobody who stands between with another certificate can pass the
+//! conversation on. The first letters of client-first are `p=tls-server-end-point` then; `y` means that the client could, but
+//! believes that the server cannot.
+//!
 //! The name inside client-first is ignored, as PostgreSQL does: the start-up packet named the user.
 //! For a user that does not exist the messages are the same, with a salt that is the same in every
 //! attempt. So an attacker cannot list the users.
@@ -22,6 +27,21 @@ use subtle::ConstantTimeEq;
 
 /// The mechanism's name in SASL.
 pub(crate) const MECHANISM: &str = "SCRAM-SHA-256";
+/// Its name if it is bound to the channel.
+pub(crate) const BOUND_MECHANISM: &str = "SCRAM-SHA-256-PLUS";
+/// How it is bound.
+const BINDING_KIND: &str = "p=tls-server-end-point";
+
+/// What the conversation may be bound to.
+#[derive(Clone, Copy)]
+pub(crate) enum Channel<'c> {
+    /// There is no TLS, or its certificate has no hash: it cannot be bound.
+    Open,
+    /// To this, but the client has chosen not to.
+    Unbound,
+    /// To this, as the client has chosen.
+    Bound(&'c [u8]),
+}
 
 /// Rounds of hashing in new verifiers: PostgreSQL's number, and RFC 7677's least.
 const ITERATIONS: u32 = 4096;
@@ -133,23 +153,30 @@ pub(crate) struct Exchange {
     verifier: Verifier,
     exists: bool,
     client_first_bare: String,
-    /// What the client must repeat: its header, base64.
+    /// What the client must repeat: its header, and what the channel is bound to, base64.
     binding: String,
+    is_bound: bool,
     nonce: String,
     server_first: String,
 }
 
 impl Exchange {
-    /// Takes client-first; [`Exchange::server_first`] then returns the reply.
-    pub(crate) fn begin(users: &Users, user: &str, client_first: &[u8]) -> Result<Exchange> {
+    /// Takes client-first; [`Exchange::server_first`] then has the answer.
+    pub(crate) fn begin(
+        users: &Users,
+        user: &str,
+        client_first: &[u8],
+        channel: Channel<'_>,
+    ) -> Result<Exchange> {
         let nonce = BASE64.encode(random::secret_bytes::<18>());
-        Exchange::begin_with_nonce(users, user, client_first, &nonce)
+        Exchange::begin_with_nonce(users, user, client_first, channel, &nonce)
     }
 
     fn begin_with_nonce(
         users: &Users,
         user: &str,
         client_first: &[u8],
+        channel: Channel<'_>,
         server_nonce: &str,
     ) -> Result<Exchange> {
         let message = std::str::from_utf8(client_first).map_err(|_| malformed())?;
@@ -157,10 +184,29 @@ impl Exchange {
         let binding_flag = parts.next().ok_or_else(malformed)?;
         let identity = parts.next().ok_or_else(malformed)?;
         let bare = parts.next().ok_or_else(malformed)?;
-        // "y" says that the client could bind to a TLS channel and believes that the server cannot: true.
-        if !matches!(binding_flag, "n" | "y") {
-            return Err(malformed().with_detail("Channel binding is not offered without TLS."));
-        }
+        let bound_to: &[u8] = match (binding_flag, channel) {
+            (BINDING_KIND, Channel::Bound(end_point)) => end_point,
+            ("n", Channel::Open | Channel::Unbound) | ("y", Channel::Open) => &[],
+            ("y", Channel::Unbound) => return Err(is_withheld()),
+            ("n" | "y", Channel::Bound(_)) => {
+                return Err(malformed().with_detail(
+                    "The client selected SCRAM-SHA-256-PLUS, but the SCRAM message does not include channel \
+                     binding data.",
+                ));
+            }
+            (kind, Channel::Bound(_)) if kind.starts_with("p=") => {
+                let kind = &kind[2..];
+                let message = format!("unsupported SCRAM channel-binding type \"{kind}\"");
+                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+            }
+            (kind, Channel::Open | Channel::Unbound) if kind.starts_with("p=") => {
+                return Err(malformed().with_detail(
+                    "The client selected SCRAM-SHA-256 without channel binding, but the SCRAM message includes \
+                     channel binding data.",
+                ));
+            }
+            _ => return Err(malformed()),
+        };
         if !identity.is_empty() {
             return Err(Error::unsupported("a SCRAM authorization identity"));
         }
@@ -179,7 +225,8 @@ impl Exchange {
             verifier,
             exists,
             client_first_bare: bare.to_owned(),
-            binding: BASE64.encode(format!("{binding_flag},{identity},")),
+            binding: BASE64.encode([format!("{binding_flag},{identity},").as_bytes(), bound_to].concat()),
+            is_bound: !bound_to.is_empty(),
             nonce,
             server_first,
         })
@@ -199,8 +246,17 @@ impl Exchange {
         let binding =
             attributes.next().and_then(|binding| binding.strip_prefix("c=")).ok_or_else(malformed)?;
         let nonce = attributes.next().and_then(|nonce| nonce.strip_prefix("r=")).ok_or_else(malformed)?;
-        if binding != self.binding || nonce != self.nonce {
-            return Err(malformed().with_detail("The nonce or the channel binding does not match."));
+        if nonce != self.nonce {
+            return Err(malformed().with_detail("The nonce does not match."));
+        }
+        if binding != self.binding {
+            return Err(match self.is_bound {
+                true => Error::new(
+                    SqlState::INVALID_AUTHORIZATION_SPECIFICATION,
+                    "SCRAM channel binding check failed",
+                ),
+                false => malformed().with_detail("The channel binding does not match."),
+            });
         }
         let signed = format!("{},{},{without_proof}", self.client_first_bare, self.server_first);
         let signature = hmac(&self.verifier.stored_key, signed.as_bytes());
@@ -215,6 +271,15 @@ impl Exchange {
 
 fn wrong_password(user: &str) -> Error {
     Error::new(SqlState::INVALID_PASSWORD, format!("password authentication failed for user \"{user}\""))
+}
+
+/// Somebody between may have hidden from the client that the channel can be bound.
+fn is_withheld() -> Error {
+    Error::new(SqlState::INVALID_AUTHORIZATION_SPECIFICATION, "SCRAM channel binding negotiation error")
+        .with_detail(
+            "The client supports SCRAM channel binding but thinks the server does not.  However, this server does \
+             support channel binding.",
+        )
 }
 
 fn malformed() -> Error {
@@ -266,7 +331,8 @@ mod tests {
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").unwrap();
         let users = Users::new([("user".to_owned(), Verifier::derive("pencil", salt, 4096))]);
         let client_first = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO";
-        Exchange::begin_with_nonce(&users, "user", client_first, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0").unwrap()
+        let nonce = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";
+        Exchange::begin_with_nonce(&users, "user", client_first, Channel::Open, nonce).unwrap()
     }
 
     const CLIENT_FINAL: &str = "c=biws,r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
@@ -314,12 +380,14 @@ mod tests {
     fn an_unknown_user_gets_a_constant_salt_and_is_refused() {
         let users = Users::new([]);
         let first = |user| {
-            let exchange = Exchange::begin_with_nonce(&users, user, b"n,,n=,r=x", "y").unwrap();
+            let exchange =
+                Exchange::begin_with_nonce(&users, user, b"n,,n=,r=x", Channel::Open, "y").unwrap();
             exchange.server_first().to_owned()
         };
         assert_eq!(first("nobody"), first("nobody"));
         assert_ne!(first("nobody"), first("somebody"));
-        let exchange = Exchange::begin_with_nonce(&users, "nobody", b"n,,n=,r=x", "y").unwrap();
+        let exchange =
+            Exchange::begin_with_nonce(&users, "nobody", b"n,,n=,r=x", Channel::Open, "y").unwrap();
         let failure =
             exchange.finish(format!("c=biws,r=xy,p={}", BASE64.encode([0; 32])).as_bytes()).unwrap_err();
         assert_eq!(failure.state(), SqlState::INVALID_PASSWORD);
@@ -338,7 +406,35 @@ mod tests {
     fn malformed_client_first_messages_are_refused() {
         let users = Users::new([]);
         for bad in ["", "n", "n,,", "p=tls-server-end-point,,n=,r=x", "n,,r=x", "n,,n=,r=", "n,a=b,n=,r=x"] {
-            assert!(Exchange::begin(&users, "user", bad.as_bytes()).is_err(), "{bad}");
+            assert!(Exchange::begin(&users, "user", bad.as_bytes(), Channel::Open).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn a_channel_is_bound_exactly_if_both_sides_mean_the_same() {
+        let users = Users::new([]);
+        let begin = |first: &str, channel| {
+            let begun = Exchange::begin_with_nonce(&users, "user", first.as_bytes(), channel, "y");
+            begun.map(|exchange| exchange.binding).map_err(|error| error.state())
+        };
+        let bound = format!("{BINDING_KIND},,n=,r=x");
+        let (ours, refused) = (b"hash", Err(SqlState::PROTOCOL_VIOLATION));
+        let expected = BASE64.encode([&b"p=tls-server-end-point,,"[..], ours].concat());
+        assert_eq!(begin(&bound, Channel::Bound(ours)), Ok(expected));
+        assert_eq!(begin("p=tls-unique,,n=,r=x", Channel::Bound(ours)), refused);
+        assert_eq!(begin("n,,n=,r=x", Channel::Bound(ours)), refused);
+        assert_eq!(begin("y,,n=,r=x", Channel::Bound(ours)), refused);
+        assert_eq!(begin(&bound, Channel::Unbound), refused);
+        assert_eq!(begin(&bound, Channel::Open), refused);
+        assert_eq!(begin("n,,n=,r=x", Channel::Unbound), Ok(BASE64.encode("n,,")));
+        assert_eq!(begin("y,,n=,r=x", Channel::Unbound), Err(SqlState::INVALID_AUTHORIZATION_SPECIFICATION));
+        assert_eq!(begin("y,,n=,r=x", Channel::Open), Ok(BASE64.encode("y,,")));
+        let exchange =
+            Exchange::begin_with_nonce(&users, "user", bound.as_bytes(), Channel::Bound(ours), "y").unwrap();
+        let other = BASE64.encode("p=tls-server-end-point,,another");
+        let last = format!("c={other},r=xy,p={}", BASE64.encode([0; 32]));
+        let failure = exchange.finish(last.as_bytes()).unwrap_err();
+        assert_eq!(failure.state(), SqlState::INVALID_AUTHORIZATION_SPECIFICATION);
+        assert_eq!(failure.message(), "SCRAM channel binding check failed");
     }
 }

@@ -20,11 +20,13 @@ use firn_session::server::ServerDatabase as _;
 use firn_session::{CancelHandle, Database};
 use socket2::SockRef;
 use subtle::ConstantTimeEq;
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::connection;
 use crate::encode::{self, Severity};
 use crate::scram::Users;
 use crate::socket::Socket;
+use crate::tls::Tls;
 
 /// Planning a query can nest deeply; only the part of the stack that is used takes memory.
 const STACK_BYTES: usize = 8 * 1024 * 1024;
@@ -48,7 +50,10 @@ pub struct WireConfig {
     pub socket_directory: Option<PathBuf>,
     /// How clients authenticate.
     pub auth: Auth,
-    /// Clients at once; further ones get 53300.
+    /// How connections over TCP are encrypted. With it, those from other machines must be, and if clients are to show
+    /// certificates all must.
+    pub tls: Option<Tls>,
+    /// Clients at a time; more get 53300.
     pub max_connections: usize,
     /// The longest message a client may send; a longer one ends its connection.
     pub max_message_bytes: usize,
@@ -62,6 +67,7 @@ impl Default for WireConfig {
             listen: vec!["127.0.0.1:5432".to_owned()],
             socket_directory: None,
             auth: Auth::Trust,
+            tls: None,
             max_connections: 100,
             max_message_bytes: 256 << 20,
             startup_timeout: Duration::from_secs(60),
@@ -107,6 +113,7 @@ impl Server {
         }
         let shared = Arc::new(Shared {
             database,
+            tls: config.tls.as_ref().map(Encrypting::new),
             config,
             stopping: AtomicBool::new(false),
             at_the_end: (Mutex::new(false), Condvar::new()),
@@ -191,6 +198,8 @@ impl Drop for Server {
 pub(crate) struct Shared {
     pub(crate) database: Database,
     pub(crate) config: WireConfig,
+    /// How connections are encrypted.
+    pub(crate) tls: Option<Encrypting>,
     stopping: AtomicBool,
     /// For threads that sleep until then.
     at_the_end: (Mutex<bool>, Condvar),
@@ -198,6 +207,24 @@ pub(crate) struct Shared {
     clients: Mutex<HashMap<u32, ClientEntry>>,
     /// All threads that serve clients, each with the socket that it owns while it runs.
     threads: Mutex<Vec<(Weak<Socket>, JoinHandle<()>)>>,
+}
+
+/// What a connection needs of [`Tls`].
+pub(crate) struct Encrypting {
+    pub(crate) config: Arc<ServerConfig>,
+    /// What SCRAM binds a channel to.
+    pub(crate) end_point: Option<Arc<[u8]>>,
+    pub(crate) asks_for_certificates: bool,
+}
+
+impl Encrypting {
+    fn new(tls: &Tls) -> Encrypting {
+        Encrypting {
+            config: tls.for_postgres(),
+            end_point: tls.end_point().cloned(),
+            asks_for_certificates: tls.asks_for_certificates(),
+        }
+    }
 }
 
 struct ClientEntry {
@@ -342,9 +369,9 @@ impl Listener {
                 stream.set_nodelay(true)?;
                 // Detects clients whose machine has disappeared.
                 SockRef::from(&stream).set_keepalive(true)?;
-                Socket::Tcp(stream)
+                Socket::tcp(stream)
             }
-            Listener::Unix(listener) => Socket::Unix(listener.accept()?.0),
+            Listener::Unix(listener) => Socket::unix(listener.accept()?.0),
         })
     }
 

@@ -187,10 +187,11 @@ impl Shell {
                 let cell =
                     |index: usize| table.rows.first().and_then(|row| row[index].clone()).unwrap_or_default();
                 say(format_args!(
-                    "You are connected to database \"{}\" as user \"{}\" {}, server {}.",
+                    "You are connected to database \"{}\" as user \"{}\" {}, {}server {}.",
                     cell(1),
                     cell(0),
                     self.place,
+                    if self.client.is_encrypted() { "encrypted, " } else { "" },
                     self.client.server_version()
                 ))
             }

@@ -272,11 +272,26 @@ pub(super) fn pg_stat_wal(source: &Source) -> Vec<Row> {
     vec![row]
 }
 
-/// No connection of PostgreSQL's protocol is encrypted.
 pub(super) fn pg_stat_ssl(source: &Source) -> Vec<Row> {
+    /// As long as PostgreSQL shows a name.
+    const NAME_BYTES: usize = 63;
     let Some(asking) = source.session() else { return Vec::new() };
-    let row =
-        |session: &Arc<Activity>| row! { "pid": i64::from(session.id()), "ssl": false, "bits": Cell::Null };
+    let row = |session: &Arc<Activity>| {
+        let encryption = session.client().encryption;
+        let encryption = encryption.as_ref();
+        let certificate = encryption.and_then(|encryption| encryption.client.as_ref());
+        let name = |name: &str| name[..name.floor_char_boundary(NAME_BYTES)].to_owned();
+        row! {
+            "pid": i64::from(session.id()),
+            "ssl": encryption.is_some(),
+            "version": encryption.map(|encryption| encryption.version),
+            "cipher": encryption.map(|encryption| encryption.cipher),
+            "bits": encryption.map(|encryption| i64::from(encryption.bits)),
+            "client_dn": certificate.map(|certificate| name(&certificate.subject)),
+            "client_serial": certificate.map(|certificate| certificate.serial.clone()),
+            "issuer_dn": certificate.map(|certificate| name(&certificate.issuer)),
+        }
+    };
     asking.sessions().list().iter().map(row).collect()
 }
 

@@ -73,7 +73,7 @@ impl Set for Values {
 struct Sessions;
 
 impl Sessions {
-    /// Its columns, as `pg_proc` lists them. Those that `pg_stat_activity` lacks are about encrypted connections.
+    /// Its columns, as `pg_proc` lists them.
     const COLUMNS: [(&str, TypeId); 30] = [
         ("datid", TypeId::OID),
         ("pid", TypeId::INT4),
@@ -106,6 +106,43 @@ impl Sessions {
         ("leader_pid", TypeId::INT4),
         ("query_id", TypeId::INT8),
     ];
+
+    /// What `pg_stat_ssl` calls a column.
+    fn name_in_ssl(name: &str) -> &str {
+        match name {
+            "sslversion" => "version",
+            "sslcipher" => "cipher",
+            "sslbits" => "bits",
+            "ssl_client_dn" => "client_dn",
+            "ssl_client_serial" => "client_serial",
+            "ssl_issuer_dn" => "issuer_dn",
+            name => name,
+        }
+    }
+}
+
+/// A relation of `pg_catalog` about sessions, and its cells by columns.
+struct Listed {
+    relation: &'static Relation,
+    count: usize,
+    cells: Vec<Vec<Cell>>,
+}
+
+impl Listed {
+    fn new(name: &str, call: &mut Call<'_>) -> Result<Listed> {
+        let relation = pg_catalog::find("pg_catalog", name).expect("it is a relation");
+        let (count, cells) = relation.cells(source(call)?);
+        Ok(Listed { relation, count, cells })
+    }
+
+    fn column(&self, name: &str) -> Option<&[Cell]> {
+        let position = self.relation.columns.iter().position(|column| column.name == name)?;
+        Some(&self.cells[position])
+    }
+
+    fn pids(&self) -> &[Cell] {
+        self.column("pid").expect("it has the column")
+    }
 }
 
 impl SetKernel for Sessions {
@@ -114,10 +151,9 @@ impl SetKernel for Sessions {
     }
 
     fn begin(&self, call: &mut Call<'_>, arguments: &[Datum<'_>]) -> Result<Option<Box<dyn Set>>> {
-        let relation = pg_catalog::find("pg_catalog", "pg_stat_activity").expect("it is a relation");
-        let (count, cells) = relation.cells(source(call)?);
-        let column_of = |name: &str| relation.columns.iter().position(|column| column.name == name);
-        let pids = &cells[column_of("pid").expect("it has the column")];
+        let sessions = Listed::new("pg_stat_activity", call)?;
+        let encryption = Listed::new("pg_stat_ssl", call)?;
+        let (count, pids) = (sessions.count, sessions.pids());
         let rows: Vec<usize> = (0..count)
             .filter(|row| match arguments[0] {
                 Datum::Int32(pid) => pids[*row] == Cell::Integer(pid.into()),
@@ -126,10 +162,16 @@ impl SetKernel for Sessions {
             .collect();
         let columns = Sessions::COLUMNS.iter().map(|(name, ty)| {
             let ty = Type::new(*ty);
-            let cell = |row: &usize| match column_of(name) {
-                Some(column) => cells[column][*row].clone(),
-                None if ty.id == TypeId::BOOL => Cell::Boolean(false),
-                None => Cell::Null,
+            let of_encryption = encryption.column(Sessions::name_in_ssl(name));
+            let cell = |row: &usize| match (sessions.column(name), of_encryption) {
+                (Some(column), _) => column[*row].clone(),
+                (None, Some(column)) => {
+                    // A session may have ended in between.
+                    let at = encryption.pids().iter().position(|pid| *pid == pids[*row]);
+                    at.map_or(Cell::Null, |at| column[at].clone())
+                }
+                (None, None) if ty.id == TypeId::BOOL => Cell::Boolean(false),
+                (None, None) => Cell::Null,
             };
             let values = rows.iter().map(|row| cell(row).into_value(ty).unwrap_or(Value::Null));
             (ty.representation().expect("they have built-in types"), values.collect())

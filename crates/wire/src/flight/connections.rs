@@ -10,8 +10,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
 use http_body::Frame;
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -21,10 +19,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ServerConfig};
 use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::http::Request;
@@ -33,7 +27,7 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 use super::door::Door;
 use super::message::Message;
 use super::statements::Answer;
-use super::{FlightConfig, FlightTls, KEEPALIVE};
+use super::{FlightConfig, KEEPALIVE};
 
 /// How long a TLS handshake may take.
 const HANDSHAKE: Duration = Duration::from_secs(30);
@@ -46,9 +40,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// Error: F0000 if certificate and key are not such.
-    pub fn new(config: &FlightConfig) -> Result<Connections> {
-        // More calls would be refused, except for those that need no place.
+    pub fn new(config: &FlightConfig) -> Connections {
+        // More calls would find no place, but for those that need none.
         let most_calls = config.max_statements + config.max_transactions + 32;
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())
@@ -58,9 +51,8 @@ impl Connections {
             .initial_stream_window_size(8 << 20)
             .initial_connection_window_size(16 << 20)
             .max_frame_size(1 << 20);
-        let tls =
-            config.tls.as_ref().map(acceptor).transpose().map_err(|error| cannot_use_certificate(&*error))?;
-        Ok(Connections { http, tls })
+        let tls = config.tls.as_ref().map(|tls| TlsAcceptor::from(tls.for_grpc()));
+        Connections { http, tls }
     }
 
     /// Serves the connections that it is given until it is stopped, and then until clients have read their last messages.
@@ -160,28 +152,4 @@ impl http_body::Body for Reply {
             Reply::Rows(answer) => answer.has_ended(),
         }
     }
-}
-
-type Cause = Box<dyn std::error::Error + Send + Sync>;
-
-fn acceptor(tls: &FlightTls) -> std::result::Result<TlsAcceptor, Cause> {
-    let certificates = CertificateDer::pem_slice_iter(tls.certificate.as_bytes());
-    let certificates: Vec<_> = certificates.collect::<std::result::Result<_, _>>()?;
-    let key = PrivateKeyDer::from_pem_slice(tls.key.as_bytes())?;
-    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
-        .with_single_cert(certificates, key)?;
-    config.alpn_protocols.push(b"h2".to_vec());
-    Ok(TlsAcceptor::from(Arc::new(config)))
-}
-
-#[cold]
-fn cannot_use_certificate(error: &(dyn std::error::Error + 'static)) -> Error {
-    let cause = match error.downcast_ref::<rustls::Error>() {
-        Some(rustls::Error::NoCertificatesPresented) => "there is no certificate in it".to_owned(),
-        _ => error.to_string(),
-    };
-    Error::new(SqlState::CONFIG_FILE_ERROR, format!("the certificate or its key cannot be used: {cause}"))
-        .with_hint("Both are PEM files, the key PKCS #8, PKCS #1 or SEC 1, without a password.")
 }

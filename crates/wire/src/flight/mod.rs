@@ -45,6 +45,7 @@ use tokio::task::JoinHandle;
 use tonic::transport::server::TcpIncoming;
 
 use crate::server::{Auth, bind_tcp};
+use crate::tls::Tls;
 use connections::Connections;
 use door::Door;
 use state::State;
@@ -72,9 +73,9 @@ pub struct FlightConfig {
     pub listen: String,
     /// How clients authenticate: with the users and passwords of the PostgreSQL side.
     pub auth: Auth,
-    /// Certificate and key, if clients must use TLS. Without it, passwords are sent unencrypted.
-    pub tls: Option<FlightTls>,
-    /// Statements that run at once; further ones get 53300. In addition, each open transaction has a place of its own.
+    /// If clients are to use TLS: then all must. Without, passwords travel as they are.
+    pub tls: Option<Tls>,
+    /// Statements that run at a time; more get 53300. Beside them, each open transaction has a place of its own.
     pub max_statements: usize,
     /// Transactions that are open at once; further ones get 53300.
     pub max_transactions: usize,
@@ -112,22 +113,6 @@ impl Default for FlightConfig {
     }
 }
 
-/// The certificate of a server, by which clients trust it.
-#[derive(Clone)]
-pub struct FlightTls {
-    /// The certificate and the chain of its issuers, PEM.
-    pub certificate: String,
-    /// The certificate's private key, PEM.
-    pub key: String,
-}
-
-impl std::fmt::Debug for FlightTls {
-    /// Keeps the key out of logs.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("FlightTls(…)")
-    }
-}
-
 /// A Flight SQL server that runs until it is shut down or dropped.
 pub struct FlightServer {
     state: Arc<State>,
@@ -147,8 +132,8 @@ struct ServingThread {
 impl FlightServer {
     /// Starts listening.
     ///
-    /// Errors: 55006 if the address is in use, 58030 if it cannot be bound; F0000 if certificate or key are
-    /// invalid; 28000 if passwords would be sent unencrypted over a network.
+    /// Errors: 55006 if the address is in use, 58030 if it cannot be had; 28000 if passwords would travel as plain text over
+    /// a network.
     pub fn start(database: Database, config: FlightConfig) -> Result<FlightServer> {
         let listener = bind_tcp(&config.listen)?;
         let shown = config.listen.clone();
@@ -157,7 +142,7 @@ impl FlightServer {
         };
         let address = listener.local_addr().map_err(failed)?;
         refuse_open_passwords(&config, address)?;
-        let connections = Connections::new(&config)?;
+        let connections = Connections::new(&config);
         let state = Arc::new(State::new(database, config));
         let (mut threads, mut places) = (Vec::new(), Vec::new());
         for _ in 0..GRPC_THREADS {

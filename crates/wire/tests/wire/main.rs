@@ -9,5 +9,5 @@ mod flight;
 mod hostile;
 mod limits;
 mod messages;
-mod portals;
+mod tls;
 mod types;

@@ -20,8 +20,8 @@ pub fn serve_plainly() -> Server {
 }
 
 /// A connection that reads messages one by one.
-pub struct Raw {
-    pub stream: TcpStream,
+pub struct Raw<S = TcpStream> {
+    pub stream: S,
 }
 
 /// A message: its tag and body.
@@ -43,7 +43,9 @@ impl Raw {
         raw.until('Z');
         raw
     }
+}
 
+impl<S: Read + Write> Raw<S> {
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
     }
