@@ -400,6 +400,8 @@ fn the_planner_learns_keys_indexes_and_references_of_tables() {
             parent_columns: vec![0],
             on_delete: ReferentialAction::NoAction,
             on_update: ReferentialAction::NoAction,
+            on_delete_columns: Vec::new(),
+            match_full: false,
             deferral,
         },
         valid: true,
