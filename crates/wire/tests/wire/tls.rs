@@ -243,7 +243,7 @@ fn clients_show_certificates_where_that_is_asked_for() {
     }
     let mut raw = Raw::silent(&server);
     raw.send(&startup(3 << 16, b"user\0ada\0\0"));
-    assert_eq!(raw.last_words().as_deref(), Some("28000"));
+    assert_eq!(raw.last_error().as_deref(), Some("28000"));
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn channel_binding_is_offered_where_there_is_a_channel() {
     let (_, body) = raw.receive().unwrap();
     assert_eq!(mechanisms(&body), "SCRAM-SHA-256\0\0");
     raw.send(&message(b'p', &[b"SCRAM-SHA-256-PLUS\0", &response[14..]].concat()));
-    assert_eq!(raw.last_words().as_deref(), Some("08P01"));
+    assert_eq!(raw.last_error().as_deref(), Some("08P01"));
 }
 
 #[test]
