@@ -1,6 +1,6 @@
 //! Aggregates and window functions.
 
-use super::{Generator, Level};
+use super::{Atom, Generator, Level};
 use crate::coverage::{OperatorKind, Place};
 use crate::schema::Ty;
 
@@ -146,7 +146,7 @@ impl Generator {
 
     /// A window function with a sub-query in its argument or its order, as a bigint.
     pub(super) fn asking_window(&mut self) -> String {
-        let windows = std::mem::replace(&mut self.last_level().windows, false);
+        let (windows, atoms) = self.hide_from_windows();
         let text = self.at(Place::Window, |generator| {
             let query = generator.scalar_sub_query(Ty::Int);
             match generator.choices.below(3) {
@@ -158,8 +158,19 @@ impl Generator {
                 }
             }
         });
-        self.last_level().windows = windows;
+        (self.last_level().windows, self.last_level().atoms) = (windows, atoms);
         text
+    }
+
+    /// Hides from the arguments of a window function what they may not have: other window functions, and above grouping sets keys
+    /// that are expressions. In a window function PostgreSQL 15 does not make such a key NULL where its set leaves it out.
+    fn hide_from_windows(&mut self) -> (bool, Vec<Atom>) {
+        let level = self.last_level();
+        let (windows, atoms) = (std::mem::replace(&mut level.windows, false), level.atoms.clone());
+        if level.grouped.is_some() && level.total.is_none() {
+            level.atoms.retain(|atom| atom.alias.is_some());
+        }
+        (windows, atoms)
     }
 
     fn last_level(&mut self) -> &mut Level {
@@ -173,9 +184,9 @@ impl Generator {
             return self.expression(ty, 1);
         }
         self.covers_operator(OperatorKind::Window);
-        self.last_level().windows = false;
+        let (windows, atoms) = self.hide_from_windows();
         let text = self.at(Place::Window, |generator| generator.window_call(ty));
-        self.last_level().windows = true;
+        (self.last_level().windows, self.last_level().atoms) = (windows, atoms);
         text
     }
 
