@@ -290,6 +290,7 @@ impl Asked for Binding<'_> {
         self.catalog.schema(name).is_some() || self.others.has_schema(name)
     }
 
+    #[expect(clippy::misnamed_getters, reason = "the binder asks for the style of literals alone")]
     fn style(&self) -> &TextStyle {
         self.names.literals
     }

@@ -548,7 +548,7 @@ fn only_whole_dumps_are_restored_and_all_of_them_or_nothing() {
     }
     assert_eq!(served.terminate(), 0);
     std::fs::write(place.path().join("dump/dump.json"), "{\"version\": 2}").unwrap();
-    fails(&["restore", &path("dump"), &path("new")], 3, "it is of version 2");
+    fails(&["restore", &path("dump"), &path("new")], 3, "it has version 2");
     succeed(&["dump", &path("original"), &path("schema"), "--schema-only"]);
     succeed(&["restore", &path("schema"), &path("new")]);
     assert!(stdout(&shell(&[&path("new"), "-c", "SELECT count(*) FROM a"], "")).contains("0\n"));

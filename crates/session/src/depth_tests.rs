@@ -374,12 +374,12 @@ fn wide_statements_are_planned_and_right() {
     assert_eq!(connection.query_row(&count, &values).unwrap(), Some(vec![Value::BigInt(100)]));
 
     let looked_up = list(160, &|i| format!("(SELECT v FROM s WHERE k = {})", i + 1), ", ");
-    let row = connection.query_row(&format!("SELECT {looked_up}"), &[]).unwrap().unwrap();
+    let row = connection.query_row(format!("SELECT {looked_up}"), &[]).unwrap().unwrap();
     let expected: Vec<Value> =
         (1..=160).map(|i| if i <= 100 { Value::Integer(i % 7) } else { Value::Null }).collect();
     assert_eq!(row, expected);
     let filtered = list(100, &|i| format!("count(*) FILTER (WHERE k = {i})"), ", ");
-    let row = connection.query_row(&format!("SELECT {filtered} FROM s"), &[]).unwrap().unwrap();
+    let row = connection.query_row(format!("SELECT {filtered} FROM s"), &[]).unwrap().unwrap();
     let expected: Vec<Value> = (0..100).map(|i| Value::BigInt(i64::from(i > 0))).collect();
     assert_eq!(row, expected);
 

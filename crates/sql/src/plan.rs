@@ -99,7 +99,7 @@ impl Plan {
         literals: Option<&TextStyle>,
     ) -> Result<Plan> {
         let read_so = literals.map(|literals| {
-            Arc::new(SessionFacts { literals: Some(literals.clone()), ..SessionFacts::clone(facts) })
+            Arc::new(SessionFacts { literals: Some(*literals), ..SessionFacts::clone(facts) })
         });
         let seen = read_so.as_ref().unwrap_or(facts);
         let prepared = Prepared::new(parsed, types, transaction, seen, &options.cancel)?;

@@ -7,6 +7,9 @@ use firn_plan::scalar::Case;
 use firn_syntax::tree::{self, Accessor, Chain, Expr, ExprKind, Operator, StepKind};
 use std::rc::Rc;
 
+/// A field of a row with its name.
+pub(super) type NamedField = (Rc<str>, Operand);
+
 impl Binder<'_> {
     /// A comparison of rows of operands; of one field each it is that of the values.
     pub(super) fn compare_rows(
@@ -227,7 +230,7 @@ impl Binder<'_> {
     }
 
     /// The fields of a row that is written with `.*` behind it, with their names. `None` of another expression.
-    pub(super) fn expanded(&mut self, expression: &Expr) -> Result<Option<Vec<(Rc<str>, Operand)>>> {
+    pub(super) fn expanded(&mut self, expression: &Expr) -> Result<Option<Vec<NamedField>>> {
         let ExprKind::Chain(chain) = &expression.kind else { return Ok(None) };
         let Some((StepKind::Access(Accessor::AllFields), before)) =
             chain.steps.split_last().map(|(last, before)| (&last.kind, before))

@@ -337,13 +337,16 @@ impl AllRows {
 
     /// The values of the aggregates, each in a vector of one row.
     fn values(&mut self, work: Work<'_>, calls: &Calls) -> Result<Vec<Option<Vector>>> {
-        let states = calls.calls.iter().zip(&mut self.states);
-        let value = |(call, states): (&WindowCallPlan, &mut Option<(Box<dyn States>, Local)>)| {
-            let Some((states, local)) = states else { return Ok(None) };
+        let mut values = Vec::with_capacity(calls.calls.len());
+        for (call, states) in calls.calls.iter().zip(&mut self.states) {
+            let Some((states, local)) = states else {
+                values.push(None);
+                continue;
+            };
             let mut value = Builder::new(call.signature.representation);
             states.finish(&mut Call::new(work.context, &call.signature, local), 0..1, &mut value)?;
-            Ok(Some(value.finish()))
-        };
-        states.map(value).collect()
+            values.push(Some(value.finish()));
+        }
+        Ok(values)
     }
 }
