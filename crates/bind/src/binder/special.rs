@@ -329,8 +329,23 @@ impl Binder<'_> {
         let is_same = |other: &&SetCallPlace| {
             is_stable && other.function == function && self.are_same(&other.arguments, &arguments)
         };
-        if let Some(same) = sets.iter().find(is_same) {
-            let columns: Vec<Scalar> = same.outputs.iter().map(|column| Scalar::Column(*column)).collect();
+        let same = sets.iter().find(is_same).map(|same| same.outputs.clone());
+        // The fields of a row are known by the names that the function gives them.
+        let ty = match ty.id {
+            TypeId::RECORD => {
+                let columns = overload.function.columns();
+                let names = columns.map(|parameter| parameter.name.as_deref().unwrap_or_default().into());
+                let fields: Vec<(Rc<str>, Type)> = names.zip(overload.columns.iter().copied()).collect();
+                if fields.is_empty() {
+                    let message = "a column definition list is required for functions returning \"record\"";
+                    return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
+                }
+                self.row_type(None, fields)
+            }
+            _ => ty,
+        };
+        if let Some(outputs) = same {
+            let columns: Vec<Scalar> = outputs.into_iter().map(Scalar::Column).collect();
             let scalar = match &columns[..] {
                 [column] if ty.id != TypeId::RECORD => column.clone(),
                 _ => Scalar::Row(columns),
@@ -342,19 +357,15 @@ impl Binder<'_> {
             self.level().sets.push(SetCallPlace { outputs: vec![output], function, arguments, at });
             return Ok(Operand { scalar: Scalar::Column(output), ty, at });
         }
-        let names =
-            overload.function.columns().map(|parameter| parameter.name.as_deref().unwrap_or_default().into());
-        let names: Vec<Rc<str>> = names.collect();
-        if names.is_empty() {
-            let message = "a column definition list is required for functions returning \"record\"";
-            return Err(self.error(SqlState::SYNTAX_ERROR, message, at));
-        }
         // One value: the row of the columns.
-        let columns = names.iter().zip(&overload.columns);
-        let outputs: Vec<Column> =
-            columns.map(|(name, ty)| self.new_column(ColumnInfo::new(*ty, true).named(&**name))).collect();
+        let columns = overload.function.columns().zip(&overload.columns);
+        let columns: Vec<ColumnInfo> = columns
+            .map(|(parameter, ty)| {
+                ColumnInfo::new(*ty, true).named(parameter.name.as_deref().unwrap_or_default())
+            })
+            .collect();
+        let outputs: Vec<Column> = columns.into_iter().map(|column| self.new_column(column)).collect();
         let row = Scalar::Row(outputs.iter().map(|column| Scalar::Column(*column)).collect());
-        let ty = self.row_type(None, names.into_iter().zip(overload.columns).collect());
         self.level().sets.push(SetCallPlace { outputs, function, arguments, at });
         Ok(Operand { scalar: row, ty, at })
     }
