@@ -93,7 +93,7 @@ pub fn faults(root: &Path) -> bool {
     run.finish()
 }
 
-/// The Python package alone.
+/// Only the Python package.
 pub fn python(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("Python package", Run::python);

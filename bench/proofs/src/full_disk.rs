@@ -1,5 +1,5 @@
-//! A server on a file system that fills up. What it acknowledges is there, what it refuses (53100) is not, whoever looks, before
-//! and after it is killed; and it goes on by itself once there is space.
+//! A server on a file system that fills up. Every session sees what it acknowledges and none sees what it refuses (53100), before
+//! and after it is killed. It accepts commits again once there is space.
 //!
 //! The file system is a `tmpfs` of this process and the servers that it starts, which no other process sees and which is gone
 //! with the last of them.

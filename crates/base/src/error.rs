@@ -26,8 +26,8 @@ impl SqlState {
         std::str::from_utf8(&self.0).expect("codes are made from str")
     }
 
-    /// Whether what is told under this code, without anything having failed, is a warning: class 01, statements about
-    /// transactions that came at the wrong time (class 25), and values that are changed (class 22). The rest (such as "already exists, skipping") are notices.
+    /// Whether a message with this code, without an error, is a warning: class 01, statements about transactions at the wrong
+    /// time (class 25), and values that are changed (class 22). The others (such as "already exists, skipping") are notices.
     pub fn is_warning(&self) -> bool {
         matches!(&self.0[..2], b"01" | b"22" | b"25")
     }

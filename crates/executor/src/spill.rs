@@ -72,7 +72,7 @@ impl SpillArea {
 pub struct SpillFile {
     area: Arc<SpillArea>,
     file: Arc<dyn DiskFile>,
-    /// Relaxed: who is told where an image lies reads it.
+    /// Relaxed: only a reader that has the position of an image reads it.
     length: AtomicU64,
 }
 

@@ -1,6 +1,7 @@
 //! Planted faults: random plans and random statements must find each. `cargo xtask faults` runs them.
 //!
-//! They are there in a build with the feature `faults` alone, which FIRN_FAULT tells which one to make. One build serves all.
+//! Only a build with the feature `faults` contains them. The environment variable FIRN_FAULT names the one that it makes, so that
+//! one build serves for all.
 
 /// A fault, by what it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

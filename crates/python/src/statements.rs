@@ -25,7 +25,7 @@ pub struct Statements {
     prepared: HashMap<(String, Types), Statement>,
     /// The settings under which they were prepared: literals are read as these say.
     settings: u64,
-    /// Whether an error that a frame of the program may cure leaves the transaction block as it is.
+    /// Whether an error that a frame of the program may remedy leaves the transaction block as it is.
     pub spares_block: bool,
 }
 

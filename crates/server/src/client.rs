@@ -504,7 +504,7 @@ impl Client {
         self.stream.is_encrypted()
     }
 
-    /// A handle to cancel with.
+    /// A handle for cancelling.
     pub fn canceller(&self) -> Canceller {
         self.canceller.clone()
     }

@@ -42,15 +42,15 @@ pub struct Options {
     /// Certificates (PEM) of the authorities that vouch for clients: every client over TCP must show a certificate then.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
-    /// Serve Flight SQL alone, and not PostgreSQL's clients.
+    /// Serve only Flight SQL, and not PostgreSQL's clients.
     #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
     flight_only: bool,
-    /// How clients show who they are. trust if left out, on addresses that only this machine reaches; for others it must be
+    /// How clients authenticate. trust if left out, on addresses that only this machine reaches; for others it must be
     /// given.
     #[arg(long, value_enum)]
     auth: Option<AuthKind>,
-    /// A user for --auth scram and the file with the password (or, as PostgreSQL stores it, with the
-    /// verifier). Without a file the password is in the environment variable FIRN_PASSWORD. May be
+    /// A user for --auth scram and the file with the password (or with the verifier in PostgreSQL's
+    /// form). Without a file the password is in the environment variable FIRN_PASSWORD. May be
     /// given more than once.
     #[arg(long, value_name = "NAME[:FILE]")]
     user: Vec<String>,

@@ -258,7 +258,7 @@ fn wrong_arguments_are_explained_and_have_their_own_exit_code() {
         (&["serve", "--auth", "scram"], "--user"),
         (&["serve", "--auth", "scram", "--user", "ada:/no/such/file"], "/no/such/file"),
         (&["serve", "--listen", "nowhere"], "host:port"),
-        // Whom others reach does not trust everybody unless told to.
+        // An address that other machines reach trusts all clients only with an explicit option.
         (&["serve", "--listen", "0.0.0.0:0"], "--auth trust"),
         (&["serve", "--listen", "127.0.0.1:0", "--listen", "[::]:0"], "[::]:0"),
         (&["serve", "--listen", "127.0.0.1:0", "--flight", "0.0.0.0:0"], "--auth scram"),
@@ -427,7 +427,7 @@ fn the_shell_checks_whom_it_talks_to_and_shows_who_it_is() {
     assert!(stderr(&output).contains("server does not support SSL"), "{}", stderr(&output));
 }
 
-/// A database with one of everything, whose views have been replaced so that an older one is made of a newer one.
+/// A database with one object of every kind, whose views have been replaced so that an older one uses a newer one.
 const SHOP: &str = r#"
 CREATE SCHEMA "My shop";
 CREATE TABLE "My shop".customers (

@@ -193,10 +193,10 @@ impl Cursor {
         self.go(direction, true)
     }
 
-    /// How many rows MOVE passes that FETCH would give.
+    /// How many rows MOVE passes that FETCH would return.
     pub fn move_by(&mut self, direction: FetchDirection) -> Result<u64> {
         match direction {
-            // It stays where it is, so that it need not go backward.
+            // It does not move, and so need not go backward.
             FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
                 Ok(u64::from(self.is_on_row()))
             }

@@ -304,7 +304,7 @@ fn a_short_load_that_the_log_has_no_room_for_is_not_there_and_others_go_on_once_
         let mut connection = database.connect();
         connection.execute("CREATE SEQUENCE filler").unwrap();
         disk.leave_room(0);
-        // The segments that there are take some.
+        // The existing segments have room for some.
         let (load, error) = loop {
             let load = Load { number: before.len() as i32, rows: SMALL };
             match load.run(&mut connection, way) {

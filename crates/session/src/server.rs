@@ -97,7 +97,7 @@ pub trait ServerConnection {
     /// Takes a portal off the list, or all.
     fn forget_portal(&self, name: Option<&str>);
 
-    // What others see of the session.
+    // What other sessions see of this one.
 
     /// Reports that the session waits for its client: after every statement, and once the rows of a query have been
     /// sent or are left for later.
@@ -254,7 +254,7 @@ impl ServerConnection for Connection {
     }
 
     fn set_encryption(&mut self, encryption: Option<Encryption>) {
-        self.activity.set_client(|told| told.encryption = encryption);
+        self.activity.set_client(|client| client.encryption = encryption);
     }
 
     fn set_terminate_hook(&self, terminate: impl Fn() + Send + Sync + 'static) {

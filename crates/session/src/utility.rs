@@ -202,7 +202,7 @@ impl Connection {
         done("REINDEX")
     }
 
-    /// A statement that asks for what the engine does by itself: the relations that it names must exist.
+    /// A statement for work that the engine does automatically: the relations that it names must exist.
     fn done_already<'n>(
         &mut self,
         tag: &'static str,

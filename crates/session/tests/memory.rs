@@ -380,7 +380,7 @@ fn random_cancels_leave_nothing_behind() {
         assert_eq!(open_files(), setting.files, "{statement}, number {number} of seed {seed}");
     }
     assert!(cancelled > 100, "{cancelled} of seed {seed}");
-    // Nobody waits for the last ones of threads that are told to end.
+    // Threads that were asked to end are not joined.
     let begin = Instant::now();
     while count_entries("/proc/self/task") > threads {
         assert!(begin.elapsed() < Duration::from_secs(10), "threads are left, seed {seed}");

@@ -360,7 +360,7 @@ impl Sessions {
         self.all.lock().get(&id).is_some_and(|activity| activity.strong_count() > 0)
     }
 
-    /// A number for a session to come.
+    /// A number for a future session.
     pub fn reserve(&self) -> u32 {
         let all = self.all.lock();
         // Numbers start again after 4 billion sessions, so one may still be in use.

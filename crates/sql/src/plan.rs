@@ -54,7 +54,7 @@ impl QueryEffect {
         query.has_effects().then(|| query.lock_strength().map_or(QueryEffect::Changes, QueryEffect::Locks))
     }
 
-    /// The clause that says so.
+    /// The clause with this effect.
     pub fn clause(self) -> Option<&'static str> {
         match self {
             QueryEffect::Locks(LockStrength::KeyShare) => Some("FOR KEY SHARE"),

@@ -37,7 +37,7 @@ pub struct Described<'s> {
     pub kind: &'static str,
     /// The least and the greatest number that it takes.
     pub range: Option<(String, String)>,
-    /// The words that it takes, if it takes only some.
+    /// The words that it accepts, if it accepts only some.
     pub choices: Option<&'static [&'static str]>,
     /// Whether it cannot be set.
     pub is_fixed: bool,
@@ -194,7 +194,7 @@ impl Settings {
                 value.map(|value| self.check_date_style(parameter, value)).transpose()?
             }
             Some(parameter) => value.map(|value| check(parameter, name, value)).transpose()?,
-            // As in PostgreSQL, a name with a point in it belongs to somebody else.
+            // As in PostgreSQL, a name with a point in it is a custom setting.
             None if key.contains('.') => value.map(str::to_owned),
             None => return Err(unknown(name)),
         };
@@ -477,7 +477,7 @@ fn split_list(text: &str) -> Vec<String> {
     }
 }
 
-/// The value as it is kept, or 22023 saying what the setting takes. `name` is how the statement calls the setting.
+/// The value in its stored form, or 22023 with the accepted values. `name` is how the statement calls the setting.
 fn check(parameter: &Parameter, name: &str, value: &str) -> Result<String> {
     let refused = |message: String| Error::new(SqlState::INVALID_PARAMETER_VALUE, message);
     let invalid_as = |name: &str| refused(format!("invalid value for parameter \"{name}\": \"{value}\""));
@@ -772,7 +772,7 @@ pub fn parse_memory(text: &str) -> Option<u64> {
     (0.0..9e18).contains(&bytes).then_some(bytes as u64)
 }
 
-/// In the largest unit that says it without a fraction, as PostgreSQL does.
+/// A time in the largest unit without a fraction, as PostgreSQL prints it.
 pub(crate) fn print_duration(ms: u32) -> String {
     match i32::try_from(ms) {
         Ok(ms) => numbers::print_integer(ms, Some(Unit::Milliseconds)),

@@ -46,7 +46,7 @@ const RETRY_PART: u64 = 8;
 /// While the disk is full, a checkpoint to free space of the log is tried again after so long.
 const RETRY_FOR_SPACE: Duration = Duration::from_secs(10);
 
-/// A checkpoint beside transactions takes this part of the threads.
+/// A checkpoint that runs with transactions uses this fraction of the threads.
 const THREADS_PART: usize = 4;
 
 /// A file of a table ends at this many bytes, so that several threads can write and load one table. Tiny in
@@ -488,9 +488,9 @@ impl Store {
         if worker.as_ref().is_some_and(|worker| !worker.is_finished()) {
             return;
         }
-        // Whoever asks for a checkpoint is told why there is none. Everything is still in the log.
+        // An explicit checkpoint reports its error; this one does not. Everything is still in the log.
         let retry_at = is_due.then(|| written - after_bytes + after_bytes / RETRY_PART);
-        // The engine may end while the thread begins.
+        // The engine may be closed while the thread starts.
         let engine: Weak<Engine> = Arc::downgrade(engine);
         let started = thread::start("firn-checkpoint", move || {
             let Some(engine) = engine.upgrade() else { return };

@@ -19,7 +19,7 @@ use crate::socket::{Arrived, End, Input, Socket};
 /// With what a client begins that begins with TLS: the type of its first record.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// Longer messages before authentication are nobody's password.
+/// Longer messages before authentication cannot be passwords.
 const MAX_UNAUTHENTICATED_BYTES: usize = 10_000;
 
 /// Serves a client until it disconnects. A panic ends only this connection.
@@ -228,7 +228,7 @@ fn start(
     Ok(Some((client, registration)))
 }
 
-/// Tells a client that there is no such encryption.
+/// Replies that the server does not have the encryption that the client asks for.
 fn decline(sink: &mut Sink) -> io::Result<()> {
     sink.output.push(b'N');
     sink.flush()

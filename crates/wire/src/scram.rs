@@ -161,7 +161,7 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Takes client-first; [`Exchange::server_first`] then has the answer.
+    /// Takes client-first; [`Exchange::server_first`] then returns the reply.
     pub(crate) fn begin(
         users: &Users,
         user: &str,

@@ -53,7 +53,7 @@ pub struct WireConfig {
     /// How connections over TCP are encrypted. With it, those from other machines must be, and if clients are to show
     /// certificates all must.
     pub tls: Option<Tls>,
-    /// Clients at a time; more get 53300.
+    /// Clients at once; further ones get 53300.
     pub max_connections: usize,
     /// The longest message a client may send; a longer one ends its connection.
     pub max_message_bytes: usize,

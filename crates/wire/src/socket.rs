@@ -93,7 +93,7 @@ impl Socket {
         };
     }
 
-    /// Where the client is and its port, unless it is on this machine by a socket of its file system.
+    /// The client's address and port, unless it is connected by a Unix domain socket.
     pub(crate) fn peer(&self) -> Option<(IpAddr, u16)> {
         match &self.stream {
             Stream::Tcp(stream) => stream.peer_addr().ok().map(|peer| (peer.ip(), peer.port())),
@@ -101,7 +101,7 @@ impl Socket {
         }
     }
 
-    /// Where the server is for it and its port.
+    /// The server's address and port of this connection.
     pub(crate) fn local(&self) -> Option<(IpAddr, u16)> {
         match &self.stream {
             Stream::Tcp(stream) => stream.local_addr().ok().map(|local| (local.ip(), local.port())),
@@ -114,16 +114,16 @@ impl Socket {
         matches!(self.stream, Stream::Tcp(_))
     }
 
-    /// Whether the client has closed its side and said nothing more than that it goes: there is nobody to answer.
+    /// Whether the client has closed its side and sent nothing after that but a `Terminate`: replies would not be read.
     pub(crate) fn is_left(&self) -> bool {
-        /// Of a `Terminate`.
-        const LAST_WORDS: u64 = 5;
+        /// The length of a `Terminate`.
+        const TERMINATE_BYTES: u64 = 5;
         /// Of the records with a `Terminate` and with the end of TLS.
         const LAST_RECORDS: u64 = 70;
         let socket = self.as_fd();
         let mut asked = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
         let answered = poll(&mut asked, Some(&Timespec::default())).is_ok_and(|answered| answered > 0);
-        let last = if self.is_encrypted() { LAST_RECORDS } else { LAST_WORDS };
+        let last = if self.is_encrypted() { LAST_RECORDS } else { TERMINATE_BYTES };
         answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= last)
     }
 
@@ -184,7 +184,7 @@ impl Socket {
         })
     }
 
-    /// Sends all of `output`, and empties it. The memory of an unusually long answer is given back.
+    /// Sends all of `output`, and empties it. The memory of an unusually long reply is released.
     pub(crate) fn flush(&self, output: &mut Vec<u8>) -> io::Result<()> {
         let sent = match self.tls.get() {
             None => (&self.stream).write_all(output),
@@ -342,7 +342,7 @@ fn suite_name(suite: CipherSuite) -> (&'static str, i32) {
     }
 }
 
-/// Why no message comes any more.
+/// Why no message can be read any more.
 pub(crate) enum End {
     /// The client closed the connection, or it broke.
     Gone,

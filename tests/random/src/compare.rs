@@ -70,7 +70,7 @@ const FLOAT4: u32 = 700;
 const INTERVAL: u32 = 1186;
 const BPCHAR: u32 = 1042;
 
-/// Compares our answer with PostgreSQL's. What SQL leaves open about errors is asked for only where it matters.
+/// Compares our result with PostgreSQL's. What SQL leaves open about errors is asked for only where it matters.
 pub fn compare(
     ours: &Answer,
     theirs: &Answer,

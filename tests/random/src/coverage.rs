@@ -1,4 +1,4 @@
-//! What a run has covered: cells of (place of a sub-query, operator above it, kind of join of the query that it is in).
+//! The coverage of a run: cells of (position of a sub-query, operator above it, kind of join of the query that contains it).
 //!
 //! What the operands of a set operation and the terms of a recursion have counts as the set operation's and the recursion's, too. A cell
 //! that no statement can have is listed with the reason; all others must be covered often, and are shown where they are not.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 
-/// Files that keep no rows, so that none become cold.
+/// Files without rows, so that none become cold.
 const WITHOUT_ROWS: [&str; 21] = [
     "advisory_locks",
     "catalog_relations",

@@ -55,7 +55,7 @@ impl<'a> Evaluation<'a> {
     }
 }
 
-/// Nobody is told: the part is cut.
+/// Not an error for a client: the part is cut.
 #[cold]
 fn too_wide() -> Error {
     Error::new(SqlState::OUT_OF_MEMORY, "the values of a vector are too wide")

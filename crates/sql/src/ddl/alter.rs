@@ -22,7 +22,7 @@ pub(super) fn relation(context: &mut Context<'_>, text: &str, alter: &AlterTable
     let name = QualifiedName::from(&alter.relation.name);
     match alter.object_type {
         ObjectType::Table => {
-            // ALTER TABLE also changes the owner of other relations, as in PostgreSQL, whose dumps say TABLE of them.
+            // ALTER TABLE also changes the owner of other relations, as in PostgreSQL, whose dumps use TABLE for them.
             if let [action] = &alter.actions[..]
                 && let AlterTableKind::OwnerTo(role) = &action.kind
             {
@@ -267,7 +267,7 @@ fn operate(
             put_settings(context, table, settings)
         }
         AlterTableKind::OwnerTo(role) => context.check_role(role),
-        // How PostgreSQL stores, logs, sorts and replicates, which FirnDB does in its own way.
+        // How PostgreSQL stores, logs, sorts and replicates; FirnDB does so in its own way.
         AlterTableKind::SetWithoutOids
         | AlterTableKind::SetWithoutCluster
         | AlterTableKind::SetLogged

@@ -70,7 +70,7 @@ pub(super) fn alter(
                 false => Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)),
             }
         }
-        // How PostgreSQL samples and stores, which FirnDB does in its own way.
+        // How PostgreSQL samples and stores; FirnDB does so in its own way.
         ColumnChange::SetStatistics(target) => check_statistics(context, *target),
         ColumnChange::SetStorage(storage) => {
             column::check_storage(table.columns[column].ty.declared, &storage.text)
@@ -100,7 +100,7 @@ pub(super) fn check_statistics(context: &mut Context<'_>, target: i32) -> Result
     Ok(())
 }
 
-/// 42601 for a default of a column whose values come from its sequence.
+/// 42601 for a default of an identity column.
 fn refuse_identity(table: &TableDef, column: ColumnId) -> Result<()> {
     let found = &table.columns[column.index()];
     match found.identity {

@@ -101,7 +101,7 @@ pub(super) fn check_compression(ty: Type, method: &str) -> Result<()> {
     }
 }
 
-/// Takes a column definition of a table apart and checks its default. `text` is what it was parsed from.
+/// Splits a column definition of a table into parts and checks its default. `text` is the text from which it was parsed.
 pub(super) fn parts(
     context: &Context<'_>,
     text: &str,

@@ -76,7 +76,7 @@ pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Resul
     drop_all(context, wanted, objects.cascade)
 }
 
-/// Drops objects with all that depends on them, or refuses.
+/// Drops objects with all their dependents, or refuses.
 fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Result<()> {
     if wanted.is_empty() {
         return Ok(());

@@ -216,7 +216,7 @@ impl Context<'_> {
         Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("role \"{name}\" does not exist")))
     }
 
-    /// The name of a schema; empty if it is gone.
+    /// The name of a schema; empty if it was dropped.
     fn schema_name(&self, schema: Oid) -> &str {
         self.transaction.catalog().schemas.get(&schema).map_or("", |schema| &schema.name)
     }

@@ -512,7 +512,7 @@ pub(super) fn forget_column_name(context: &mut Context<'_>, table: &TableDef, pl
     put_all(context, changed)
 }
 
-/// Writes another name in the place of a relation's name, with its schema.
+/// Replaces a relation's name, with its schema.
 struct RenameRelation<'n> {
     from: (&'n str, &'n str),
     to: (&'n str, &'n str),

@@ -73,8 +73,8 @@ const SERVER_MESSAGES: Kind = Kind::Choice(&[
     "panic",
 ]);
 
-/// Every setting, sorted by lower-case name. Those that steer only PostgreSQL's planner, memory or log are here because drivers and
-/// tools set them.
+/// Every setting, sorted by lower-case name. Those that only affect PostgreSQL's planner, memory or log are included because drivers
+/// and tools set them.
 pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("application_name", "", Kind::Text, "The name of the client's application."),
     parameter("array_nulls", "on", Kind::Boolean, "Accepted; has no effect."),

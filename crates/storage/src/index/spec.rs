@@ -34,7 +34,7 @@ pub struct IndexSpec {
     pub unique: bool,
     /// From which column on NULLs are equal to each other. Those of the columns before it are distinct; without one all are.
     pub equal_nulls_from: Option<usize>,
-    /// Whether it keeps the keys of all rows. One that does not reads those of rows in compact blocks from the rows. Of no
-    /// account if it is unique.
+    /// Whether it stores the keys of all rows. An index without values reads the keys of rows in compact
+    /// blocks from the rows. Ignored for a unique index.
     pub values: bool,
 }

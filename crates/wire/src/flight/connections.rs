@@ -41,7 +41,7 @@ pub(super) struct Connections {
 
 impl Connections {
     pub fn new(config: &FlightConfig) -> Connections {
-        // More calls would find no place, but for those that need none.
+        // More calls would be refused, except for those that need no place.
         let most_calls = config.max_statements + config.max_transactions + 32;
         let mut http = http2::Builder::new(TokioExecutor::new());
         http.timer(TokioTimer::new())

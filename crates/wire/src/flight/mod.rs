@@ -75,7 +75,7 @@ pub struct FlightConfig {
     pub auth: Auth,
     /// If clients are to use TLS: then all must. Without, passwords travel as they are.
     pub tls: Option<Tls>,
-    /// Statements that run at a time; more get 53300. Beside them, each open transaction has a place of its own.
+    /// Statements that run at once; further ones get 53300. In addition, each open transaction has a place of its own.
     pub max_statements: usize,
     /// Transactions that are open at once; further ones get 53300.
     pub max_transactions: usize,

@@ -39,7 +39,7 @@ impl Generator {
         let weights: Vec<usize> = TABLES.iter().map(|table| if table.name == "e" { 3 } else { 10 }).collect();
         let table = &TABLES[self.choices.weighted(&weights)];
         if self.choices.chance(10) {
-            // The query reads what was there before.
+            // The query reads the rows from before.
             let types = self.types(3);
             let columns = self.names(&types);
             let names: Vec<String> = columns.iter().map(|(name, _)| name.clone()).collect();
@@ -351,7 +351,7 @@ impl Generator {
         self.mostly_true(condition, 45)
     }
 
-    /// What follows SET.
+    /// The assignments after SET.
     fn assignments(&mut self, table: &'static Table) -> String {
         let free: Vec<Column> = table
             .columns

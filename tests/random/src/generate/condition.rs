@@ -76,7 +76,7 @@ impl Generator {
     fn comparison(&mut self, depth: usize) -> String {
         let depth = depth.saturating_sub(1);
         if self.choices.chance(6) {
-            // The parameter has the type of what it is compared with.
+            // The parameter has the type of the other operand.
             let ty = self.compared_type();
             let left = self.expression(ty, depth);
             let operator = self.choices.pick(&["=", "<=", "<>", ">", "IS DISTINCT FROM"]);

@@ -335,7 +335,7 @@ impl Generator {
         left.merged(right, text, &[])
     }
 
-    /// A LATERAL sub-query or function that uses what stands to its left.
+    /// A LATERAL sub-query or function that uses the relations to its left.
     fn lateral(&mut self, left: From, used: &mut Vec<String>, may_comma: bool, derives: bool) -> From {
         let level = left.level();
         let right = self.inside(level, |generator| match derives {
@@ -410,7 +410,7 @@ impl Generator {
         }
     }
 
-    /// A relation; `lateral` if it may use what stands to its left.
+    /// A relation; `lateral` if it may use the relations to its left.
     fn item(&mut self, used: &mut Vec<String>, lateral: Option<Place>) -> From {
         self.rule(ITEM, |generator| {
             let readable = generator.common.iter().filter(|common| common.uses > 0).count();

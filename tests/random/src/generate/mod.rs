@@ -38,7 +38,7 @@ pub struct Generated {
     pub ordering: Ordering,
     /// Statements that have its rows together, if it has been made with some.
     pub partition: Option<Partition>,
-    /// What it covers.
+    /// The cells that it covers.
     pub cells: BTreeSet<Cell>,
     /// The choices from which it was made.
     pub record: Vec<u32>,
@@ -58,7 +58,7 @@ impl Generated {
     }
 }
 
-/// How many statements of a hundred change rows, where an engine is there that can.
+/// How many statements of a hundred change rows, if an engine can run them.
 const CHANGES: usize = 30;
 
 /// How many of the others are made with statements that have their rows together.
@@ -177,7 +177,7 @@ struct Frame {
     joins: BTreeSet<JoinKind>,
 }
 
-/// How many queries a statement has at most.
+/// The most queries of a statement.
 const QUERIES: usize = 8;
 
 impl Generator {
@@ -207,7 +207,7 @@ impl Generator {
         made
     }
 
-    /// Makes something that sees another query as the innermost one.
+    /// Makes a part for which another query is the innermost one.
     fn inside<T>(&mut self, mut level: Level, make: impl FnOnce(&mut Self) -> T) -> T {
         if self.needs_alias {
             level.atoms.retain(|atom| atom.alias.is_some());

@@ -126,7 +126,7 @@ impl Generator {
         text
     }
 
-    /// WITH, with a blank after it; one of its tables may be called as another table is.
+    /// WITH, with a blank after it; one of its tables may have the name of another table.
     pub(super) fn with(&mut self, may_hide: bool, may_recurse: bool) -> String {
         let is_recursive = may_recurse && self.choices.chance(30);
         let count = 1 + self.choices.below(2);
