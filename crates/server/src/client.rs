@@ -499,7 +499,7 @@ impl Client {
         self.canceller.process
     }
 
-    /// Whether nobody between can read along.
+    /// Whether the connection is encrypted.
     pub fn is_encrypted(&self) -> bool {
         self.stream.is_encrypted()
     }

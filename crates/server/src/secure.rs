@@ -29,7 +29,7 @@ pub enum SslMode {
     Prefer,
     /// Encrypted, but perhaps with somebody else.
     Require,
-    /// Encrypted with whom an authority vouches for.
+    /// Encrypted; the server's certificate is signed by an authority.
     VerifyCa,
     /// Encrypted with whom an authority says has the name of the host.
     VerifyFull,
@@ -52,7 +52,7 @@ impl SslMode {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Security {
     pub mode: SslMode,
-    /// Certificates of the authorities that vouch for servers (PEM).
+    /// Certificates of the authorities that sign certificates of servers (PEM).
     roots: Option<PathBuf>,
     /// The client's own certificate, and its key (PEM).
     certificate: Option<PathBuf>,
@@ -148,7 +148,7 @@ fn unreadable(path: &Path, error: &dyn std::error::Error) -> String {
 struct Verifier {
     mode: SslMode,
     provider: Arc<CryptoProvider>,
-    /// Those that vouch for servers.
+    /// The authorities that sign certificates of servers.
     roots: Vec<CertificateDer<'static>>,
     /// `None` if nobody is asked.
     chains: Option<Arc<WebPkiServerVerifier>>,

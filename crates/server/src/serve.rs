@@ -32,21 +32,21 @@ pub struct Options {
     /// are those of --auth.
     #[arg(long, value_name = "HOST:PORT")]
     flight: Option<String>,
-    /// The server's certificate (PEM), with those that vouch for it: connections of both protocols are encrypted (TLS). Clients
-    /// of PostgreSQL on this machine may do without, those of Flight SQL may not.
+    /// The server's certificate (PEM), followed by those of intermediate authorities: connections of both protocols are encrypted
+    /// (TLS). Only PostgreSQL's clients on this machine may connect without TLS.
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// The certificate's private key (PEM).
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Certificates (PEM) of the authorities that vouch for clients: every client over TCP must show a certificate then.
+    /// Certificates (PEM) of the authorities that sign certificates of clients: every client over TCP must present one then.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_ca: Option<PathBuf>,
     /// Serve only Flight SQL, and not PostgreSQL's clients.
     #[arg(long, requires = "flight", conflicts_with_all = ["listen", "socket_dir"])]
     flight_only: bool,
-    /// How clients authenticate. trust if left out, on addresses that only this machine reaches; for others it must be
-    /// given.
+    /// How clients authenticate. The default is trust for loopback addresses and sockets; for other addresses the option is
+    /// required.
     #[arg(long, value_enum)]
     auth: Option<AuthKind>,
     /// A user for --auth scram and the file with the password (or with the verifier in PostgreSQL's
@@ -104,7 +104,7 @@ enum AuthKind {
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
 pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
-    refuse_strangers(&options)?;
+    refuse_open_addresses(&options)?;
     let tls = encryption(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
     let stop = wait_for_signals()?;
@@ -212,19 +212,19 @@ fn cannot_start(error: Error) -> Failure {
     }
 }
 
-/// Without --auth everybody is trusted, but only on the loopback interface.
-fn refuse_strangers(options: &Options) -> Result<(), Failure> {
+/// Refuses addresses that other machines can reach, unless --auth is given: without it all clients are trusted.
+fn refuse_open_addresses(options: &Options) -> Result<(), Failure> {
     if options.auth.is_some() {
         return Ok(());
     }
     let postgres = options.listen.iter().filter(|_| !options.flight_only);
     for address in postgres.chain(&options.flight) {
-        // What is no address is reported where it is listened on.
+        // What is not an address is reported when the server listens on it.
         let mut resolved = address.to_socket_addrs().into_iter().flatten();
         if resolved.any(|resolved| !resolved.ip().is_loopback()) {
             return Err(Failure::usage(format!(
-                "anyone who reaches {address} could read and write everything\nHINT: Ask for passwords with --auth scram \
-                 and --user NAME:FILE, or write --auth trust if everyone may."
+                "every client that can connect to {address} could read and write all data\nHINT: Require passwords with \
+                 --auth scram and --user NAME:FILE, or allow it with --auth trust."
             )));
         }
     }

@@ -109,7 +109,7 @@ impl Socket {
         }
     }
 
-    /// Whether it is over TCP, so that others may read along.
+    /// Whether it is over TCP, and so may be readable by others.
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self.stream, Stream::Tcp(_))
     }

@@ -30,8 +30,8 @@ impl std::fmt::Debug for Tls {
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 impl Tls {
-    /// From texts in PEM: the certificate with those that vouch for it, its private key, and the certificates of the
-    /// authorities that vouch for clients. If these are given, every client must show a certificate.
+    /// From texts in PEM: the certificate with those of intermediate authorities, its private key, and the certificates of the
+    /// authorities that sign certificates of clients. If these are given, every client must present a certificate.
     ///
     /// Error: F0000 if they are not such.
     pub fn new(certificate: &str, key: &str, client_authorities: Option<&str>) -> Result<Tls> {
