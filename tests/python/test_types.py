@@ -118,7 +118,7 @@ def test_moments_that_python_cannot_hold_are_errors_with_a_way_out(connection):
         "timestamptz '9999-12-31 23:00-05'",
         "time '24:00'",
     ):
-        with pytest.raises(firndb.DataError, match="Python cannot hold") as caught:
+        with pytest.raises(firndb.DataError, match="Python cannot represent") as caught:
             connection.execute(f"SELECT {expression}").fetchone()
         assert "text" in caught.value.hint
         assert connection.execute(f"SELECT ({expression})::text").fetchone()
