@@ -49,7 +49,7 @@ pub use definition::{
     BoundExpression, Described, Place, Uses as RelationUses, bind_expression, bind_kept_expression, describe,
 };
 pub use names::is_system_column;
-pub use output::index_column_name;
+pub use output::{column_name, index_column_name};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;

@@ -198,7 +198,7 @@ fn views(source: &Source) -> Vec<Row> {
             "table_catalog": database(source),
             "table_schema": source.schema_name(view.schema),
             "table_name": view.name.as_str(),
-            "view_definition": view.query.as_str(),
+            "view_definition": crate::ddl::view::shown_query(view),
             "check_option": "NONE",
             "is_updatable": "NO",
             "is_insertable_into": "NO",
