@@ -6,7 +6,7 @@
 
 use super::foreign_key::index_all;
 use super::{Context, absent, expression, index, kinds, rewrite, view};
-use crate::names::{Relation, missing};
+use crate::names::Relation;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
@@ -36,7 +36,7 @@ pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Resul
             ObjectReference::Relation(relation) => QualifiedName::from(&relation.name),
             other => panic!("{other:?} names no object of ours"),
         };
-        if let Err(error) = absent::check_schema(context, &name) {
+        if let Err(error) = context.names().check_schema(&name) {
             if !objects.if_exists {
                 return Err(error);
             }
@@ -341,7 +341,7 @@ pub(super) fn remove_index(context: &mut Context<'_>, table: &mut TableDef, oid:
 
 fn drop_index(context: &mut Context<'_>, name: &QualifiedName, cascade: bool) -> Result<()> {
     let Relation::Index(table, index) = context.names().object(ObjectKind::Index, name)? else {
-        return Err(missing(ObjectKind::Index, name));
+        return Err(context.names().missing(ObjectKind::Index, name));
     };
     let holder = table.constraints.iter().find(|constraint| {
         matches!(constraint.kind, ConstraintKind::PrimaryKey { index: held } | ConstraintKind::Unique { index: held }

@@ -1,8 +1,8 @@
 //! CREATE and ALTER SEQUENCE. A sequence's definition is transactional, its counter is not:
 //! `nextval` never returns a value again, even if the transaction rolls back.
 
-use super::{Context, already_exists};
-use crate::names::{Relation, missing, missing_column};
+use super::{Context, already_exists, alter};
+use crate::names::{Relation, missing_column};
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Type, TypeId};
@@ -89,17 +89,8 @@ pub(super) fn add(
 /// ALTER SEQUENCE
 pub(super) fn alter(context: &mut Context<'_>, text: &str, alter: &AlterSequence) -> Result<()> {
     let name = &QualifiedName::from(&alter.name);
-    context.names().refuse_source(name)?;
-    let old = match context.names().find(name) {
-        Some(Relation::Sequence(sequence)) => sequence,
-        Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Sequence, &name.name)),
-        None if alter.if_exists => {
-            let message = format!("relation \"{name}\" does not exist, skipping");
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
-            return Ok(());
-        }
-        None => return Err(crate::names::missing_relation(name)),
-    };
+    let found = alter::relation_to_alter(context, Some(ObjectKind::Sequence), alter.if_exists, name)?;
+    let Some(Relation::Sequence(old)) = found else { return Ok(()) };
     let options = options_of(context, text, &alter.options, false)?;
     change(context, &old, &options)
 }
@@ -166,14 +157,23 @@ fn resolve_owner(
     owner: Option<&(QualifiedName, String)>,
 ) -> Result<Option<(Oid, u16)>> {
     let Some((table, column)) = owner else { return Ok(None) };
-    let table = match context.names().object(ObjectKind::Table, table) {
-        Ok(Relation::Table(table)) => table,
-        _ => return Err(missing(ObjectKind::Table, table)),
+    let table = match context.names().relation(table)? {
+        Relation::Table(table) => table,
+        Relation::View(_) => return Err(Error::unsupported("sequences that columns of views own")),
+        Relation::Sequence(found) => return Err(cannot_own(&found.name, "sequences")),
+        Relation::Index(_, found) => return Err(cannot_own(&found.name, "indexes")),
     };
     match table.column(column) {
         Some((id, _)) => Ok(Some((table.oid, id.0))),
         None => Err(missing_column(&table, column)),
     }
+}
+
+/// 42809
+fn cannot_own(relation: &str, kinds: &str) -> Error {
+    let message = format!("sequence cannot be owned by relation \"{relation}\"");
+    let detail = format!("This operation is not supported for {kinds}.");
+    Error::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail(detail)
 }
 
 /// The least and greatest value of a sequence's type.
