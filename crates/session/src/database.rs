@@ -51,12 +51,11 @@ impl Shared {
         SpillArea::new(Arc::new(RealDisk), self.engine.temporary_directory(), limit.unwrap_or(u64::MAX))
     }
 
-    /// DDL has been committed or rolled back: what remains of other catalogs is dropped.
+    /// DDL has been committed or rolled back: plans of what has changed are dropped.
     #[cold]
     pub fn note_end_of_ddl(&self) {
-        let catalog_version = self.engine.catalog_version();
-        self.plans.keep_only(catalog_version);
-        self.statements.keep_only(catalog_version);
+        self.plans.discard_outdated(&self.engine);
+        self.statements.discard_outdated(&self.engine);
     }
 }
 

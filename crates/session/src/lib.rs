@@ -186,6 +186,8 @@ mod cursor_tests;
 #[cfg(test)]
 mod deferred_tests;
 #[cfg(test)]
+mod dependency_tests;
+#[cfg(test)]
 mod depth_tests;
 #[cfg(test)]
 mod drawn_tests;

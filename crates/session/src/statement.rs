@@ -1,7 +1,7 @@
 //! Prepared statements, how they are planned, and the plans that they keep.
 //!
 //! A plan pins the tables that it reads, with all their rows, and the client of a prepared statement may be idle for days.
-//! So a database lists its statements. At the end of DDL, plans of other catalogs are removed from them, as from the
+//! So a database lists its statements. At the end of DDL, plans that do not hold in the newest catalog are removed from them, as from the
 //! [cache](crate::cache). So tables that were dropped or truncated release their memory although no client runs the
 //! statements again. A statement keeps its plan under a lock:
 //!
@@ -11,22 +11,23 @@
 //! one of the lists
 //! ```
 //! No thread waits for such a lock. A statement that runs just when DDL ends keeps its plan until it is run again, or
-//! other DDL ends. Plans of the older catalog that a block reads belong to the block, and are dropped with it.
+//! other DDL ends. Plans of the older catalog that a block reads belong to the block, and are dropped with it. A statement may keep a
+//! plan of a catalog that its transaction has changed: the end of that DDL looks at it.
 //!
 //! Taking the lock shared writes to its cache line, for which sessions that run one statement at once would compete.
 //! So once other sessions run a statement than the one that has prepared it, it has several such places, and each session uses one.
 //!
 //! Only statements that keep a plan are listed, so DDL does not examine thousands that were prepared and not used again.
 //!
-//! Invariant: a plan that a statement begins to keep is of no older catalog than its list has seen, and is stored under the
-//! lock of the list. So no plan of an older catalog is kept after DDL. A plan that was stored before the list saw the DDL is
-//! listed, and was examined then. A later one is found to be too old by the list's version. Removing a plan needs no lock of
+//! Invariant: a plan that a statement begins to keep is found to hold in the newest catalog, and is stored, under the lock of the list.
+//! DDL whose catalog was not the newest yet locks the list later, and looks at the plan. Removing a plan needs no lock of
 //! the list.
 //!
 //! Invariant: a statement that keeps a plan is listed.
 
 use crate::Column;
 use crate::connection::Connection;
+use crate::database::Shared;
 use crate::positioned::{self, Positioned};
 use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
@@ -37,7 +38,8 @@ use firn_sql::session_facts::SessionFacts;
 use firn_sql::statement::{change_tag, is_query, without_into};
 use firn_sql::tree::TableSource;
 use firn_sql::{Plan, QueryEffect, tree};
-use firn_txn::Transaction;
+use firn_txn::dependencies::CatalogIndex;
+use firn_txn::{Engine, Transaction};
 use std::ops::Deref;
 
 /// The least number of statements at which a list is searched for dropped ones.
@@ -125,8 +127,6 @@ struct Listed {
     all: Vec<Weak<Prepared>>,
     /// At this length the list drops the entries of dropped statements.
     most: usize,
-    /// The newest committed catalog version that the list has seen. Plans of older ones are not kept.
-    catalog_version: u64,
 }
 
 impl Deref for PlanInUse<'_> {
@@ -185,10 +185,17 @@ impl Statements {
     }
 
     /// Stores this plan in the statement for a session in place of an older one. It does not if a statement uses that
-    /// one now, or if the plan is too old. A transaction that still reads an older catalog may arrive late.
-    fn keep(&self, statement: &Arc<Prepared>, session: u32, plan: &Arc<Plan>) {
+    /// one now, or if the plan does not hold in the newest catalog. One `with_ddl` may be of a transaction that runs DDL.
+    fn keep(
+        &self,
+        statement: &Arc<Prepared>,
+        session: u32,
+        plan: &Arc<Plan>,
+        engine: &Engine,
+        with_ddl: bool,
+    ) {
         let mut listed = self.list_of(statement).lock();
-        if plan.catalog_version < listed.catalog_version {
+        if !with_ddl && !plan.holds_in(&CatalogIndex::new(&engine.catalog())) {
             return;
         }
         let Some(mut kept) = statement.place_for(session).try_write() else { return };
@@ -202,20 +209,16 @@ impl Statements {
         drop(before);
     }
 
-    /// DDL has ended, and this is the version of the catalog now: plans of all others are removed, as from the cache.
-    pub fn keep_only(&self, catalog_version: u64) {
+    /// DDL has ended: removes the plans that do not hold in the newest catalog, as from the cache.
+    pub fn discard_outdated(&self, engine: &Engine) {
         for list in self.0.iter() {
             let mut gone = Vec::new();
             let mut listed = list.lock();
-            // Two transactions that have committed one after the other may arrive here in reverse order.
-            if catalog_version < listed.catalog_version {
-                continue;
-            }
-            listed.catalog_version = catalog_version;
+            let catalog = engine.catalog();
+            let index = CatalogIndex::new(&catalog);
             listed.all.retain(|statement| {
                 let Some(statement) = statement.upgrade() else { return false };
-                let is_of_another = |plan: &Plan| plan.catalog_version != catalog_version;
-                let is_listed = statement.take_plans_if(is_of_another, &mut gone);
+                let is_listed = statement.take_plans_if(|plan| !plan.holds_in(&index), &mut gone);
                 statement.is_listed.store(is_listed, Ordering::Relaxed);
                 is_listed
             });
@@ -273,11 +276,11 @@ impl Connection {
         let (plan, columns) = match &parsed {
             Some(_) if is_positioned => (None, inner.as_ref().and_then(|inner| inner.columns().cloned())),
             Some(parsed) if kind != Kind::Utility => {
-                let plan = self.with_planner(|connection, transaction| {
-                    connection.plan(parsed, types, transaction, None)
+                let (plan, has_ddl) = self.with_planner(|connection, transaction| {
+                    Ok((connection.plan(parsed, types, transaction, None)?, transaction.has_ddl()))
                 })?;
                 let columns = plan.columns.clone();
-                (Some(plan), columns)
+                (Some((plan, has_ddl)), columns)
             }
             Some(parsed) => (None, self.columns_of(parsed)?),
             None => (None, None),
@@ -290,7 +293,7 @@ impl Connection {
             declared: Box::from(types),
             facts: self.facts.clone(),
             parameters: match (&plan, &inner) {
-                (Some(plan), _) => plan.parameters.clone(),
+                (Some((plan, _)), _) => plan.parameters.clone(),
                 (None, Some(inner)) => {
                     // The last parameter is the row of the cursor.
                     let own = inner.parameters().len() - usize::from(is_positioned);
@@ -300,14 +303,15 @@ impl Connection {
             },
             inner,
             columns,
-            effect: plan.as_ref().and_then(|plan| plan.effect()),
+            effect: plan.as_ref().and_then(|(plan, _)| plan.effect()),
             session: self.activity.id(),
             place: RwLock::default(),
             places: OnceLock::new(),
             is_listed: AtomicBool::new(false),
         });
-        if let Some(plan) = plan {
-            self.shared.statements.keep(&prepared, prepared.session, &plan);
+        if let Some((plan, has_ddl)) = plan {
+            let Shared { statements, engine, .. } = &*self.shared;
+            statements.keep(&prepared, prepared.session, &plan, engine, has_ddl);
         }
         Ok(Statement { prepared })
     }
@@ -324,14 +328,17 @@ impl Connection {
         if !self.facts.sources.is_empty() || literals.is_some() {
             return self.new_plan(parsed, types, transaction, literals).map(Arc::new);
         }
-        let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
-        let cache = self.block.old_plans().filter(|_| is_old).unwrap_or(&self.shared.plans);
         let usable = |plan: &Plan| plan.is_current(transaction, &self.facts, None);
-        if let Some(plan) = cache.get(parsed.text(), types, usable) {
+        let (shared, own) = (&self.shared.plans, self.block.own_plans());
+        let kept = shared.get(parsed.text(), types, usable);
+        if let Some(plan) = kept.or_else(|| own?.get(parsed.text(), types, usable)) {
             return Ok(plan);
         }
         let plan = Arc::new(self.new_plan(parsed, types, transaction, None)?);
-        cache.put(parsed.text(), types, plan.clone());
+        let is_shared = shared.put(parsed.text(), types, &plan, &self.shared.engine);
+        if let Some(own) = own.filter(|_| !is_shared) {
+            own.put_own(parsed.text(), types, &plan);
+        }
         Ok(plan)
     }
 
@@ -378,9 +385,10 @@ impl Connection {
     #[cold]
     fn replan(&self, prepared: &Arc<Prepared>, transaction: &Transaction) -> Result<Arc<Plan>> {
         // This comes first, since planning may fail now.
-        let version = transaction.catalog_version();
+        let newest = self.shared.engine.catalog();
+        let index = CatalogIndex::new(&newest);
         let mut gone = Vec::new();
-        prepared.take_plans_if(|plan| plan.catalog_version < version, &mut gone);
+        prepared.take_plans_if(|plan| !plan.holds_in(&index), &mut gone);
         drop(gone);
         let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
         let plan = self.plan(parsed, &prepared.declared, transaction, self.literals_of(prepared))?;
@@ -392,7 +400,8 @@ impl Connection {
             .with_hint("Prepare the statement again.")
             .with_routine("RevalidateCachedQuery"));
         }
-        self.shared.statements.keep(prepared, self.activity.id(), &plan);
+        let Shared { statements, engine, .. } = &*self.shared;
+        statements.keep(prepared, self.activity.id(), &plan, engine, transaction.has_ddl());
         Ok(plan)
     }
 }

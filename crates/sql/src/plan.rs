@@ -1,4 +1,4 @@
-//! Plans: queries and row changes bound to one version of the catalog, ready to run any number of times.
+//! Plans: queries and row changes bound to objects of the catalog, ready to run any number of times as long as these are the same.
 
 use crate::explain::Explanation;
 use crate::files::FileVersions;
@@ -9,13 +9,14 @@ use crate::rows::values_of_row;
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use firn_base::stack::Tree;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_executor::Measures;
 use firn_plan::operator::LockStrength;
 use firn_query::Stream;
 use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
+use firn_txn::dependencies::CatalogIndex;
 
 /// A column of a result: its name, its type, and the column of a relation from which its values are taken.
 pub type Column = firn_query::ResultColumn;
@@ -26,8 +27,8 @@ pub struct Plan {
     pub parameters: Vec<Type>,
     /// The columns that it yields; `None` if it yields no rows.
     pub columns: Option<Arc<[Column]>>,
-    /// The version of the catalog that it is bound to.
-    pub catalog_version: u64,
+    /// A version of the catalog to which it is bound: the last one for which this was found out.
+    catalog_version: AtomicU64,
     /// The facts of the session that it is bound to.
     pub facts: Arc<SessionFacts>,
     /// How its literals have been read, if that is not as these facts say.
@@ -108,7 +109,7 @@ impl Plan {
         Ok(Plan {
             parameters: prepared.parameters().to_vec(),
             columns: (is_query || !prepared.columns().is_empty()).then(|| prepared.columns().clone()),
-            catalog_version: transaction.catalog_version(),
+            catalog_version: AtomicU64::new(transaction.catalog_version()),
             facts: facts.clone(),
             literals: literals.cloned(),
             files: prepared.files(),
@@ -125,11 +126,32 @@ impl Plan {
         facts: &Arc<SessionFacts>,
         literals: Option<&TextStyle>,
     ) -> bool {
-        self.catalog_version == transaction.catalog_version()
+        (self.is_bound_to(transaction.catalog_version())
+            || self.holds_in(&CatalogIndex::new(transaction.catalog())))
             && self.literals.as_ref() == literals
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
             && self.files.iter().all(FileVersions::is_current)
             && !self.prepared.has_outgrown()
+    }
+
+    /// Whether it is known to be bound to that version of the catalog.
+    #[inline]
+    fn is_bound_to(&self, catalog_version: u64) -> bool {
+        // Relaxed: no version has another content, so the number says all.
+        self.catalog_version.load(Ordering::Relaxed) == catalog_version
+    }
+
+    /// Whether a catalog has the same of everything that it was made of.
+    pub fn holds_in(&self, index: &CatalogIndex<'_>) -> bool {
+        let version = index.catalog().version;
+        if self.is_bound_to(version) {
+            return true;
+        }
+        let holds = self.prepared.dependencies().hold_in(index);
+        if holds {
+            self.catalog_version.store(version, Ordering::Relaxed);
+        }
+        holds
     }
 
     /// About how many bytes it takes, without the tables that it reads.

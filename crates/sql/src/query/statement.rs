@@ -20,6 +20,7 @@ use firn_query::prepared::Preparing;
 use firn_query::{Executed, Found, KeptRows, Relations, ResultColumn, Stream, Surroundings};
 use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
+use firn_txn::dependencies::Dependencies;
 use firn_vector::context::Settings;
 use firn_vector::kernel::Signature;
 use firn_vector::{Context, Datum, Slot};
@@ -101,6 +102,11 @@ impl Prepared {
     /// The types of its parameters.
     pub fn parameters(&self) -> &[Type] {
         self.prepared.parameters()
+    }
+
+    /// What it was made of in the catalog.
+    pub fn dependencies(&self) -> &Dependencies {
+        self.prepared.dependencies()
     }
 
     /// Its plan.
