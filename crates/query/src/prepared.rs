@@ -267,6 +267,11 @@ impl Prepared {
         self.short.is_some()
     }
 
+    /// Whether it finds every row that it reads by all of a unique key, so that its plan does not depend on values and estimates.
+    pub fn is_by_keys(&self) -> bool {
+        self.short.as_ref().is_some_and(ShortProgram::is_by_keys)
+    }
+
     /// Whether it runs as pipelines and a table has so many more rows by now that another plan may be better.
     pub fn has_outgrown(&self) -> bool {
         let has_grown =

@@ -212,6 +212,8 @@ mod position_tests;
 #[cfg(test)]
 mod precision_tests;
 #[cfg(test)]
+mod shared_plan_tests;
+#[cfg(test)]
 mod source_tests;
 #[cfg(test)]
 mod table_waiting_tests;

@@ -28,11 +28,13 @@
 use crate::Column;
 use crate::connection::Connection;
 use crate::database::Shared;
+use crate::parameters::coerced;
 use crate::positioned::{self, Positioned};
 use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
-use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId};
+use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_sql::activity::QueryText;
+use firn_sql::literals::SharedForm;
 use firn_sql::parse::{self, Parsed};
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::statement::{change_tag, is_query, without_into};
@@ -91,6 +93,8 @@ pub(crate) struct Prepared {
     facts: Arc<SessionFacts>,
     /// The types that the parameters have.
     pub parameters: Vec<Type>,
+    /// Values of literals of its text. A plan that other statements may share has them as parameters.
+    literals: Box<[Value]>,
     /// The columns that it yields: those of its plan, or of SHOW, EXPLAIN, FETCH and EXECUTE, which have none.
     pub columns: Option<Arc<[Column]>>,
     /// If it is a query that does more than read: what.
@@ -142,6 +146,15 @@ impl Deref for PlanInUse<'_> {
 }
 
 impl Prepared {
+    /// The values of a plan's parameters: those that are given, or those of literals.
+    #[inline]
+    pub fn values_of<'v>(&'v self, plan: &Plan, given: &'v [Value]) -> &'v [Value] {
+        match plan.parameters.len() == given.len() {
+            true => given,
+            false => &self.literals,
+        }
+    }
+
     /// Where a session looks for its plan.
     #[inline]
     fn place_for(&self, session: u32) -> &Place {
@@ -260,24 +273,38 @@ impl Listed {
 }
 
 impl Connection {
+    /// Prepares a statement. One that is all of its text may share its plan, with literals of the text as parameters.
     pub(crate) fn make_statement(
         &mut self,
         parsed: Option<Parsed>,
         types: &[Option<TypeId>],
+        is_whole_text: bool,
     ) -> Result<Statement> {
         let kind = parsed.as_ref().map_or(Kind::Utility, |parsed| Kind::of(&parsed.statement));
         let inner = match &parsed {
             Some(parsed) if kind == Kind::Utility => inner_of(parsed)?
-                .map(|inner| self.make_statement(Some(parsed.inner(inner)), types))
+                .map(|inner| self.make_statement(Some(parsed.inner(inner)), types, false))
                 .transpose()?,
             _ => None,
         };
         let is_positioned = parsed.as_ref().is_some_and(|parsed| Positioned::of(&parsed.statement).is_some());
+        let mut literals = Box::default();
         let (plan, columns) = match &parsed {
             Some(_) if is_positioned => (None, inner.as_ref().and_then(|inner| inner.columns().cloned())),
             Some(parsed) if kind != Kind::Utility => {
                 let (plan, has_ddl) = self.with_planner(|connection, transaction| {
-                    Ok((connection.plan(parsed, types, transaction, None)?, transaction.has_ddl()))
+                    let shared = match is_whole_text && types.is_empty() {
+                        true => connection.shared_plan(parsed, transaction),
+                        false => None,
+                    };
+                    let plan = match shared {
+                        Some((plan, values)) => {
+                            literals = values;
+                            plan
+                        }
+                        None => connection.plan(parsed, types, transaction, None)?,
+                    };
+                    Ok((plan, transaction.has_ddl()))
                 })?;
                 let columns = plan.columns.clone();
                 (Some((plan, has_ddl)), columns)
@@ -293,6 +320,7 @@ impl Connection {
             declared: Box::from(types),
             facts: self.facts.clone(),
             parameters: match (&plan, &inner) {
+                (Some(_), _) if !literals.is_empty() => Vec::new(),
                 (Some((plan, _)), _) => plan.parameters.clone(),
                 (None, Some(inner)) => {
                     // The last parameter is the row of the cursor.
@@ -301,6 +329,7 @@ impl Connection {
                 }
                 (None, None) => Vec::new(),
             },
+            literals,
             inner,
             columns,
             effect: plan.as_ref().and_then(|(plan, _)| plan.effect()),
@@ -328,18 +357,58 @@ impl Connection {
         if !self.facts.sources.is_empty() || literals.is_some() {
             return self.new_plan(parsed, types, transaction, literals).map(Arc::new);
         }
-        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts, None);
-        let (shared, own) = (&self.shared.plans, self.block.own_plans());
-        let kept = shared.get(parsed.text(), types, usable);
-        if let Some(plan) = kept.or_else(|| own?.get(parsed.text(), types, usable)) {
+        if let Some(plan) = self.cached_plan(parsed.text(), types, transaction) {
             return Ok(plan);
         }
         let plan = Arc::new(self.new_plan(parsed, types, transaction, None)?);
-        let is_shared = shared.put(parsed.text(), types, &plan, &self.shared.engine);
-        if let Some(own) = own.filter(|_| !is_shared) {
-            own.put_own(parsed.text(), types, &plan);
-        }
+        self.cache_plan(parsed.text(), types, &plan);
         Ok(plan)
+    }
+
+    fn cached_plan(
+        &self,
+        text: &str,
+        types: &[Option<TypeId>],
+        transaction: &Transaction,
+    ) -> Option<Arc<Plan>> {
+        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts, None);
+        let kept = self.shared.plans.get(text, types, usable);
+        kept.or_else(|| self.block.own_plans()?.get(text, types, usable))
+    }
+
+    /// Keeps a plan for all transactions, or for this block if only it can use the plan.
+    fn cache_plan(&self, text: &str, types: &[Option<TypeId>], plan: &Arc<Plan>) {
+        let Shared { plans, engine, .. } = &*self.shared;
+        if !plans.put(text, types, plan, engine)
+            && let Some(own) = self.block.own_plans()
+        {
+            own.put_own(text, types, plan);
+        }
+    }
+
+    /// A plan that other statements may share, which differ in literals, with their values; `None` if the statement is to have its own.
+    fn shared_plan(&self, parsed: &Parsed, transaction: &Transaction) -> Option<(Arc<Plan>, Box<[Value]>)> {
+        if !self.facts.sources.is_empty() {
+            return None;
+        }
+        let form = SharedForm::of(parsed)?;
+        let plan = match self.cached_plan(&form.text, &form.types, transaction) {
+            Some(plan) => plan,
+            // After an error it is planned by its own text, and the error has its own position.
+            None => {
+                let shared = parse::parse_one_with(&form.text, self.facts.syntax).ok()??;
+                let plan = Arc::new(self.new_plan(&shared, &form.types, transaction, None).ok()?);
+                // Also one that cannot be shared: the next statement of this form sees that.
+                self.cache_plan(&form.text, &form.types, &plan);
+                plan
+            }
+        };
+        if !plan.is_by_keys() {
+            return None;
+        }
+        let values = form.values(&plan.parameters)?;
+        let values = coerced(&plan.parameters, &values, &self.facts.style).ok()?.into_owned();
+        Some((plan, values.into()))
     }
 
     /// Plans a statement. Planning can take long: other sessions see it like a running statement, and it ends once the client has gone.
@@ -373,6 +442,19 @@ impl Connection {
         }
         drop(kept);
         self.replan(prepared, transaction).map(PlanInUse::Other)
+    }
+
+    /// As [`Connection::current_plan`], but the literals of the text are in the plan, as EXPLAIN shows it.
+    pub(crate) fn explained_plan<'p>(
+        &self,
+        prepared: &'p Arc<Prepared>,
+        transaction: &Transaction,
+    ) -> Result<PlanInUse<'p>> {
+        if prepared.literals.is_empty() {
+            return self.current_plan(prepared, transaction);
+        }
+        let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
+        self.plan(parsed, &prepared.declared, transaction, self.literals_of(prepared)).map(PlanInUse::Other)
     }
 
     /// How the literals of a statement are read, if the session by now reads those of others in another way.

@@ -171,6 +171,12 @@ impl Plan {
         self.prepared.is_short()
     }
 
+    /// Whether statements that differ in [literals](crate::literals) may share it: it finds every row that it reads by all of a
+    /// unique key.
+    pub fn is_by_keys(&self) -> bool {
+        self.prepared.is_by_keys()
+    }
+
     /// Runs a query that only reads.
     pub fn query(
         &self,

@@ -180,6 +180,11 @@ impl Prepared {
         self.prepared.is_short()
     }
 
+    /// Whether it finds every row that it reads by all of a unique key.
+    pub fn is_by_keys(&self) -> bool {
+        self.prepared.is_by_keys()
+    }
+
     /// Whether its tables have grown so much that it should be prepared again.
     pub fn has_outgrown(&self) -> bool {
         self.prepared.has_outgrown()
