@@ -521,7 +521,8 @@ impl Connection {
             if plan.is_short() && self.synchronous_commit {
                 transaction.track_read_durability();
             }
-            let output = plan.query(&transaction, prepared.values_of(&plan, &parameters), &self.options, values);
+            let output =
+                plan.query(&transaction, prepared.values_of(&plan, &parameters), &self.options, values);
             // The plan is released before the wait for the disk.
             drop(plan);
             return match output {

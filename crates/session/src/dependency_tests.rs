@@ -1,8 +1,8 @@
 //! What a kept plan depends on: which DDL makes a statement be planned again, and that a kept plan means what a new one would.
 
 use crate::{Connection, Database, Statement};
-use firn_base::random::Random;
 use firn_base::SqlState;
+use firn_base::random::Random;
 
 /// The tables, views and sequences of most tests.
 const SCHEMA: &str = "
@@ -43,7 +43,9 @@ fn planned_after(database: &Database, connection: &mut Connection, ddl: &str) ->
     for ((name, _), statement) in STATEMENTS.into_iter().zip(&statements) {
         let before = plans();
         // By both ways.
-        owner.execute(&format!("EXECUTE {name} (1)")).unwrap_or_else(|error| panic!("{ddl}; {name}: {error}"));
+        owner
+            .execute(&format!("EXECUTE {name} (1)"))
+            .unwrap_or_else(|error| panic!("{ddl}; {name}: {error}"));
         owner.execute_statement(statement, (1_i64,)).unwrap();
         let times = plans() - before;
         assert!(times <= 1, "{ddl}; {name}");
@@ -94,9 +96,10 @@ fn a_statement_is_planned_again_only_when_something_that_it_uses_has_changed() {
         ("DROP TABLE more", &["referenced"]),
         // The default names the sequence.
         ("ALTER SEQUENCE numbered_id_seq RENAME TO numbers", &["inserted"]),
-        ("ALTER SCHEMA first RENAME TO last; ALTER SCHEMA last RENAME TO first", &[
-            "by_key", "joined", "of_view", "changed", "locked", "inserted", "referenced", "referencing",
-        ]),
+        (
+            "ALTER SCHEMA first RENAME TO last; ALTER SCHEMA last RENAME TO first",
+            &["by_key", "joined", "of_view", "changed", "locked", "inserted", "referenced", "referencing"],
+        ),
     ] {
         assert_eq!(planned_after(&database, &mut connection, ddl), expected, "{ddl}");
     }
@@ -165,8 +168,26 @@ fn random_ddl(random: &mut Random) -> String {
     let (other, target) = (of(&["one", "two", "public"]), of(&["x", "y", "z"]));
     let relation = format!("{schema}.{name}");
     match &*of(&[
-        "create", "create", "view", "view", "drop", "drop view", "rename", "move", "add", "drop column", "default",
-        "index", "drop index", "check", "reference", "drop reference", "truncate", "schema", "fill", "identity",
+        "create",
+        "create",
+        "view",
+        "view",
+        "drop",
+        "drop view",
+        "rename",
+        "move",
+        "add",
+        "drop column",
+        "default",
+        "index",
+        "drop index",
+        "check",
+        "reference",
+        "drop reference",
+        "truncate",
+        "schema",
+        "fill",
+        "identity",
         "retype",
     ]) {
         "create" => format!(
@@ -260,7 +281,8 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
                             columns.iter().map(|column| (column.name.clone(), column.ty)).collect::<Vec<_>>()
                         })
                     };
-                    let is_alike = alike(fresh) == alike(prepared) && fresh.parameters() == prepared.parameters();
+                    let is_alike =
+                        alike(fresh) == alike(prepared) && fresh.parameters() == prepared.parameters();
                     (outcome(&mut owner, fresh), is_alike)
                 }
                 Err(error) => (format!("{} {}", error.state().as_str(), error.message()), true),
@@ -270,7 +292,10 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
                 true => of_fresh,
                 false => "0A000 cached plan must not change result type".to_owned(),
             };
-            assert_eq!(of_kept, expected, "seed {seed}, round {round}: {text}; own DDL {own:?}; last DDL {statement}");
+            assert_eq!(
+                of_kept, expected,
+                "seed {seed}, round {round}: {text}; own DDL {own:?}; last DDL {statement}"
+            );
             ran += 1;
             rows += usize::from(of_kept.contains("Big"));
             if !is_alike && own.is_none() {

@@ -189,7 +189,11 @@ fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
             });
         }
         for _ in 0..20 {
-            connection.execute("CREATE OR REPLACE VIEW v AS SELECT a FROM t; CREATE TABLE u (a bigint); DROP TABLE u").unwrap();
+            connection
+                .execute(
+                    "CREATE OR REPLACE VIEW v AS SELECT a FROM t; CREATE TABLE u (a bigint); DROP TABLE u",
+                )
+                .unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });

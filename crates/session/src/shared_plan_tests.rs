@@ -43,7 +43,9 @@ fn statements_that_differ_in_literals_share_a_plan_if_they_find_rows_by_keys() {
         let planned = planned(&database, || {
             for digit in 0..10 {
                 let text = text.replace('#', &(digit % 9 + 1).to_string());
-                connection.execute(&format!("BEGIN; {text}; ROLLBACK")).unwrap_or_else(|e| panic!("{text}: {e}"));
+                connection
+                    .execute(&format!("BEGIN; {text}; ROLLBACK"))
+                    .unwrap_or_else(|e| panic!("{text}: {e}"));
             }
         });
         assert_eq!(planned, times, "{text}");
@@ -54,15 +56,23 @@ fn statements_that_differ_in_literals_share_a_plan_if_they_find_rows_by_keys() {
 fn a_shared_plan_is_made_again_when_its_table_has_changed() {
     let database = Database::memory().unwrap();
     let mut connection = database.connect();
-    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)").unwrap();
+    connection
+        .execute("CREATE TABLE t (a bigint PRIMARY KEY, b int); INSERT INTO t VALUES (1, 1), (2, 2)")
+        .unwrap();
     let statement = connection.prepare("SELECT b FROM t WHERE a = 1").unwrap();
     let other = connection.prepare("SELECT b FROM t WHERE a = 2").unwrap();
     assert!(statement.parameters().is_empty());
     let b = |connection: &mut Connection, statement| connection.query_row_as::<i32>(statement, ()).unwrap();
-    for ddl in ["SELECT 1", "CREATE INDEX ON t (b)", "SET search_path = public, other", "SET DateStyle = German"] {
+    for ddl in
+        ["SELECT 1", "CREATE INDEX ON t (b)", "SET search_path = public, other", "SET DateStyle = German"]
+    {
         connection.execute(ddl).unwrap();
         for _ in 0..2 {
-            assert_eq!((b(&mut connection, &statement), b(&mut connection, &other)), (Some(1), Some(2)), "{ddl}");
+            assert_eq!(
+                (b(&mut connection, &statement), b(&mut connection, &other)),
+                (Some(1), Some(2)),
+                "{ddl}"
+            );
         }
         assert!(connection.query_statement(&statement, (1,)).is_err());
     }
@@ -94,18 +104,62 @@ fn literals_mean_the_same_where_the_plan_is_shared() {
     let database = Database::memory().unwrap();
     let mut connection = database.connect();
     let types = [
-        ("smallint", "5"), ("int", "5"), ("bigint", "5"), ("real", "5"), ("float8", "5"), ("numeric", "5"),
-        ("numeric(4, 1)", "5"), ("text", "'5'"), ("varchar(3)", "'5'"), ("char(3)", "'5'"), ("name", "'5'"),
-        ("date", "'2020-01-05'"), ("time", "'05:00'"), ("timestamp", "'2020-01-05'"),
-        ("timestamptz", "'2020-01-05'"), ("interval", "'5 days'"), ("boolean", "'t'"), ("oid", "5"),
-        ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"), ("int[]", "'{5}'"), ("bytea", "'5'"),
+        ("smallint", "5"),
+        ("int", "5"),
+        ("bigint", "5"),
+        ("real", "5"),
+        ("float8", "5"),
+        ("numeric", "5"),
+        ("numeric(4, 1)", "5"),
+        ("text", "'5'"),
+        ("varchar(3)", "'5'"),
+        ("char(3)", "'5'"),
+        ("name", "'5'"),
+        ("date", "'2020-01-05'"),
+        ("time", "'05:00'"),
+        ("timestamp", "'2020-01-05'"),
+        ("timestamptz", "'2020-01-05'"),
+        ("interval", "'5 days'"),
+        ("boolean", "'t'"),
+        ("oid", "5"),
+        ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+        ("int[]", "'{5}'"),
+        ("bytea", "'5'"),
         ("regclass", "'pg_class'"),
     ];
     let literals = [
-        "5", "5.0", "5.04", "70000", "3000000000", "99999999999999999999", "1e400", "'5'", "' 5 '", "'5.0'", "'5.04'",
-        "'70000'", "'x'", "''", "'long string'", "'5  '", "'2020-01-05'", "'5.1.2020'", "'January 5, 2020'",
-        "'infinity'", "'NaN'", "'t'", "'off'", "'{5}'", "'5 days'", "'05:00'", "E'\\065'", "'pg_class'",
-        "'A0EEBC999C0B4EF8BB6D6BB9BD380A11'", "'today'", "'epoch'", "'\\x35'",
+        "5",
+        "5.0",
+        "5.04",
+        "70000",
+        "3000000000",
+        "99999999999999999999",
+        "1e400",
+        "'5'",
+        "' 5 '",
+        "'5.0'",
+        "'5.04'",
+        "'70000'",
+        "'x'",
+        "''",
+        "'long string'",
+        "'5  '",
+        "'2020-01-05'",
+        "'5.1.2020'",
+        "'January 5, 2020'",
+        "'infinity'",
+        "'NaN'",
+        "'t'",
+        "'off'",
+        "'{5}'",
+        "'5 days'",
+        "'05:00'",
+        "E'\\065'",
+        "'pg_class'",
+        "'A0EEBC999C0B4EF8BB6D6BB9BD380A11'",
+        "'today'",
+        "'epoch'",
+        "'\\x35'",
     ];
     let (mut rows, mut errors) = (0, 0);
     for style in ["ISO, MDY", "German", "SQL, DMY"] {
@@ -124,7 +178,10 @@ fn literals_mean_the_same_where_the_plan_is_shared() {
                 for (shared, own) in [
                     ("SELECT c FROM t WHERE c = #", "SELECT c FROM t WHERE c = # IS TRUE"),
                     ("SELECT c FROM t WHERE # = c", "SELECT c FROM t WHERE # = c IS TRUE"),
-                    ("SELECT c FROM t WHERE id = 1 AND c = #", "SELECT c FROM t WHERE id = 1 AND c = # IS TRUE"),
+                    (
+                        "SELECT c FROM t WHERE id = 1 AND c = #",
+                        "SELECT c FROM t WHERE id = 1 AND c = # IS TRUE",
+                    ),
                     (
                         "INSERT INTO t VALUES (2, #) RETURNING c",
                         "INSERT INTO t VALUES (2, #) ON CONFLICT (id) DO NOTHING RETURNING c",

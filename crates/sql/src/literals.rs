@@ -142,8 +142,14 @@ impl Found {
             Statement::Query(query) => self.query(query),
             Statement::Insert(insert) => {
                 (insert.with.is_none() && insert.on_conflict.is_none()).then_some(())?;
-                let Query { with: None, body: QueryBody::Values(rows), order_by, limit: None, offset: None, .. } =
-                    &**insert.source.as_ref()?
+                let Query {
+                    with: None,
+                    body: QueryBody::Values(rows),
+                    order_by,
+                    limit: None,
+                    offset: None,
+                    ..
+                } = &**insert.source.as_ref()?
                 else {
                     return None;
                 };
@@ -188,7 +194,9 @@ impl Found {
 
     fn condition(&mut self, condition: &Expr) -> Option<()> {
         match &condition.kind {
-            ExprKind::And(conditions) => conditions.iter().try_for_each(|condition| self.comparison(condition)),
+            ExprKind::And(conditions) => {
+                conditions.iter().try_for_each(|condition| self.comparison(condition))
+            }
             _ => self.comparison(condition),
         }
     }

@@ -276,7 +276,12 @@ mod tests {
             ("another table", |c| put(c, table(20030, Oid::PUBLIC, "others", Some(20020))), true, true),
             ("the table", |c| put(c, table(20010, Oid::PUBLIC, "orders", None)), false, false),
             ("a table in its place", |c| put(c, table(20040, FIRST, "orders", None)), false, false),
-            ("the referencing table", |c| put(c, table(20020, Oid::PUBLIC, "lines", Some(20010))), true, false),
+            (
+                "the referencing table",
+                |c| put(c, table(20020, Oid::PUBLIC, "lines", Some(20010))),
+                true,
+                false,
+            ),
             ("a reference more", |c| put(c, table(20030, Oid::PUBLIC, "others", Some(20010))), true, false),
             ("a reference less", |c| drop(c.tables.remove(&Oid(20020))), true, false),
             (
