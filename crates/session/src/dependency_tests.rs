@@ -248,7 +248,7 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
     ];
     let mut kept: Vec<Option<Statement>> = texts.iter().map(|_| None).collect();
     let (mut ran, mut changed, mut rows) = (0, 0, 0);
-    for round in 0..1500 {
+    for round in 0..600 {
         let statement = random_ddl(&mut random);
         let done = ddl.execute(&statement).is_ok();
         // Some see DDL of their own, which is rolled back.
@@ -305,5 +305,5 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
         changed += usize::from(done);
         assert!(database.shared.plans.all_hold(database.engine()), "seed {seed}, round {round}");
     }
-    assert!(changed > 200 && ran > 1000 && rows > 100, "seed {seed}: {changed}, {ran}, {rows}");
+    assert!(changed > 80 && ran > 400 && rows > 40, "seed {seed}: {changed}, {ran}, {rows}");
 }

@@ -1,6 +1,6 @@
 //! Plans that statements share which differ in literals.
 
-use crate::{Connection, Database};
+use crate::{Connection, Database, Statement};
 
 fn planned(database: &Database, work: impl FnOnce()) -> u64 {
     let plans = || database.engine().statistics().plans.get();
@@ -62,7 +62,9 @@ fn a_shared_plan_is_made_again_when_its_table_has_changed() {
     let statement = connection.prepare("SELECT b FROM t WHERE a = 1").unwrap();
     let other = connection.prepare("SELECT b FROM t WHERE a = 2").unwrap();
     assert!(statement.parameters().is_empty());
-    let b = |connection: &mut Connection, statement| connection.query_row_as::<i32>(statement, ()).unwrap();
+    let b = |connection: &mut Connection, statement: &Statement| {
+        connection.query_row_as::<i32>(statement, ()).unwrap()
+    };
     for ddl in
         ["SELECT 1", "CREATE INDEX ON t (b)", "SET search_path = public, other", "SET DateStyle = German"]
     {
@@ -163,16 +165,20 @@ fn literals_mean_the_same_where_the_plan_is_shared() {
     ];
     let (mut rows, mut errors) = (0, 0);
     for style in ["ISO, MDY", "German", "SQL, DMY"] {
-        connection.execute(&format!("SET DateStyle = '{style}'")).unwrap();
         for (ty, good) in types {
-            let key = if ["oid", "regclass", "name", "int[]"].contains(&ty) { "" } else { "UNIQUE NOT NULL" };
+            let is_of_time = ty.starts_with("date") || ty.starts_with("time");
+            if !is_of_time && !style.starts_with("ISO") {
+                continue;
+            }
+            connection.execute("SET DateStyle = ISO; DROP TABLE IF EXISTS t").unwrap();
+            let create = |key: &str| format!("CREATE TABLE t (id int PRIMARY KEY, c {ty} {key})");
+            // Not all types have indexes.
+            if connection.execute(&create("UNIQUE NOT NULL")).is_err() {
+                connection.execute(&create("")).unwrap();
+            }
             connection
-                .execute(&format!(
-                    "DROP TABLE IF EXISTS t; SET DateStyle = ISO;
-                     CREATE TABLE t (id int PRIMARY KEY, c {ty} {key}); INSERT INTO t VALUES (1, {good});
-                     SET DateStyle = '{style}'"
-                ))
-                .unwrap_or_else(|error| panic!("{ty}: {error}"));
+                .execute(&format!("INSERT INTO t VALUES (1, {good}); SET DateStyle = '{style}'"))
+                .unwrap();
             // The plan is there before a literal that is none of its type.
             for literal in [good].iter().chain(&literals) {
                 for (shared, own) in [
