@@ -79,8 +79,8 @@ impl<'a> Binding<'a> {
     }
 
     /// Records what a change of rows of a table reads of the catalog.
-    pub(crate) fn note_change_of(&self, table: &Arc<TableDef>) {
-        self.catalog.note_change_of(table);
+    pub(crate) fn record_change_of(&self, table: &Arc<TableDef>) {
+        self.catalog.record_change_of(table);
     }
 
     /// The sources that the plan has to hold.

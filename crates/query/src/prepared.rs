@@ -182,7 +182,7 @@ impl Prepared {
                 let named = changed.iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
                 let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
                 let set = TargetSet::compile(transaction.catalog(), &named, &expressions)?;
-                set.definitions().for_each(|table| binding.note_change_of(table));
+                set.definitions().for_each(|table| binding.record_change_of(table));
                 Some(set)
             }
             None => None,

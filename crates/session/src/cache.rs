@@ -1,6 +1,7 @@
 //! Plans shared by the connections of a database.
 //!
-//! The key is the statement's text and the parameter types that were declared. A cached plan is used
+//! The key is the text of a statement, or the form that statements share which differ in literals ([`firn_sql::literals`]), and the
+//! types of the parameters. A cached plan is used
 //! only if the caller's catalog has the same of all objects that it was made of, and the facts of the caller are those that it is bound to;
 //! otherwise it is replaced.
 //! Two generations bound the size: a young generation that has too many plans, or too many bytes, becomes the old one, and the plans
@@ -17,7 +18,7 @@ use firn_base::TypeId;
 use firn_base::sync::{Arc, Mutex};
 use firn_sql::Plan;
 use firn_txn::Engine;
-use firn_txn::dependencies::CatalogIndex;
+use firn_txn::dependencies::CatalogLookup;
 use std::collections::HashMap;
 
 /// Plans of one generation.
@@ -52,12 +53,16 @@ impl PlanCache {
         usable: impl Fn(&Plan) -> bool,
     ) -> Option<Arc<Plan>> {
         let key = (Box::from(text), Box::from(types));
+        let generations = self.generations.lock();
+        let found = generations.young.get(&key).or_else(|| generations.old.get(&key));
+        let plan = found?.clone();
+        drop(generations);
+        // Looking it over takes long after DDL. Another caller may be able to use a plan that this one cannot.
+        usable(&plan).then_some(())?;
         let mut generations = self.generations.lock();
-        if let Some(plan) = generations.young.get(&key) {
-            return usable(plan).then(|| plan.clone());
+        if let Some(plan) = generations.old.remove(&key) {
+            generations.put(key, plan);
         }
-        let plan = generations.old.remove(&key).filter(|plan| usable(plan))?;
-        generations.put(key, plan.clone());
         Some(plan)
     }
 
@@ -65,7 +70,7 @@ impl PlanCache {
     pub fn put(&self, text: &str, types: &[Option<TypeId>], plan: &Arc<Plan>, engine: &Engine) -> bool {
         let mut generations = self.generations.lock();
         // Asked for under the lock: of DDL that commits later the end comes later, and looks at this plan.
-        let holds = plan.holds_in(&CatalogIndex::new(&engine.catalog()));
+        let holds = plan.holds_in_newest(&CatalogLookup::of_few(&engine.catalog()));
         if holds {
             generations.keep(text, types, plan);
         }
@@ -77,13 +82,12 @@ impl PlanCache {
         self.generations.lock().keep(text, types, plan);
     }
 
-    /// DDL has ended: drops the plans that do not hold in the newest catalog, also those of a catalog that was rolled back.
-    pub fn discard_outdated(&self, engine: &Engine) {
+    /// DDL has ended: drops the plans that do not hold in what was the newest catalog after that, also those of a catalog that was
+    /// rolled back.
+    pub fn discard_outdated(&self, newest: &CatalogLookup<'_>) {
         let mut generations = self.generations.lock();
-        let catalog = engine.catalog();
-        let index = CatalogIndex::new(&catalog);
         let Generations { young, old, .. } = &mut *generations;
-        let is_outdated = |_: &Key, plan: &mut Arc<Plan>| !plan.holds_in(&index);
+        let is_outdated = |_: &Key, plan: &mut Arc<Plan>| !plan.holds_in_newest(newest);
         let gone: Vec<(Key, Arc<Plan>)> =
             young.extract_if(is_outdated).chain(old.extract_if(is_outdated)).collect();
         generations.young_bytes = generations.young.iter().map(|(key, plan)| bytes(key, plan)).sum();
@@ -98,7 +102,7 @@ impl PlanCache {
         let generations = self.generations.lock();
         let catalog = engine.catalog();
         let mut plans = generations.young.values().chain(generations.old.values());
-        plans.all(|plan| plan.holds_in(&CatalogIndex::new(&catalog)))
+        plans.all(|plan| plan.holds_in_newest(&CatalogLookup::of_few(&catalog)))
     }
 
     /// What they take.

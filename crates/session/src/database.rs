@@ -11,6 +11,7 @@ use firn_sql::activity::Sessions;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::{Settings, print_memory};
 use firn_sql::{Forced, SpillArea};
+use firn_txn::dependencies::CatalogLookup;
 use firn_txn::{Config, Engine};
 use std::path::Path;
 
@@ -54,8 +55,11 @@ impl Shared {
     /// DDL has been committed or rolled back: plans of what has changed are dropped.
     #[cold]
     pub fn note_end_of_ddl(&self) {
-        self.plans.discard_outdated(&self.engine);
-        self.statements.discard_outdated(&self.engine);
+        // Plans that are kept meanwhile hold in this catalog or a newer one; the DDL of that examines them.
+        let catalog = self.engine.catalog();
+        let newest = CatalogLookup::of_many(&catalog);
+        self.plans.discard_outdated(&newest);
+        self.statements.discard_outdated(&newest);
     }
 }
 

@@ -307,3 +307,68 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
     }
     assert!(changed > 80 && ran > 400 && rows > 40, "seed {seed}: {changed}, {ran}, {rows}");
 }
+
+/// A snapshot may be older than DDL: its plans name indexes that are no longer there.
+#[test]
+fn an_index_that_was_dropped_after_the_snapshot_is_done_without() {
+    let database = Database::memory().unwrap();
+    let mut owner = database.connect();
+    owner
+        .execute(
+            "CREATE TABLE authors (id integer PRIMARY KEY);
+             INSERT INTO authors SELECT generate_series(1, 30);
+             CREATE TABLE posts (author integer, at integer);
+             INSERT INTO posts SELECT g % 25 + 1, g FROM generate_series(1, 5000) g;
+             CREATE INDEX by_both ON posts (author, at); CREATE INDEX by_author ON posts (author)",
+        )
+        .unwrap();
+    const FIRST: &str =
+        "SELECT a.id, min(p.at) FROM authors a JOIN posts p ON p.author = a.id WHERE a.id IN (2, 3) GROUP BY 1 ORDER BY 1";
+    const LATERAL: &str = "SELECT a.id, p.at FROM authors a, LATERAL \
+        (SELECT at FROM posts WHERE author = a.id ORDER BY at DESC LIMIT 2) p WHERE a.id IN (2, 3) ORDER BY 1, 2";
+    let rows = |connection: &mut Connection, sql: &str| {
+        connection.query(sql).map(|rows| rows.into_iter().map(|row| format!("{row:?}")).collect::<Vec<_>>())
+    };
+    let (first, lateral) = (rows(&mut owner, FIRST).unwrap(), rows(&mut owner, LATERAL).unwrap());
+    let mut reader = database.connect();
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    rows(&mut reader, "SELECT 1 FROM authors LIMIT 1").unwrap();
+    owner.execute("DROP INDEX by_both").unwrap();
+    assert_eq!(rows(&mut reader, FIRST).unwrap(), first);
+    assert_eq!(rows(&mut reader, LATERAL).unwrap(), lateral);
+    owner.execute("DROP INDEX by_author").unwrap();
+    for sql in [FIRST, LATERAL] {
+        match rows(&mut reader, sql) {
+            Ok(found) => assert_eq!(found, if sql == FIRST { first.clone() } else { lateral.clone() }),
+            Err(error) => {
+                assert_eq!(error.state(), SqlState::SERIALIZATION_FAILURE);
+                reader.execute("ROLLBACK; BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+            }
+        }
+    }
+}
+
+/// A plan that one transaction cannot use stays for the others.
+#[test]
+fn a_plan_that_an_older_snapshot_cannot_use_is_not_lost() {
+    let database = Database::memory().unwrap();
+    let mut owner = database.connect();
+    owner.execute(SCHEMA).unwrap();
+    let mut reader = database.connect();
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM parent").unwrap();
+    owner.execute("ALTER TABLE t ADD c bigint").unwrap();
+    const TEXT: &str = "SELECT count(*), max(x.b) FROM t x JOIN t y USING (a)";
+    owner.query(TEXT).unwrap();
+    // The plan becomes one of the older generation.
+    for number in 0..600 {
+        owner.query(&format!("SELECT count(*) AS c{number} FROM parent")).unwrap();
+    }
+    reader.query(TEXT).unwrap();
+    let plans = || database.engine().statistics().plans.get();
+    let before = plans();
+    for _ in 0..3 {
+        owner.query(TEXT).unwrap();
+        reader.query(TEXT).unwrap();
+    }
+    assert_eq!(plans(), before);
+}

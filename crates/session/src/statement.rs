@@ -40,7 +40,7 @@ use firn_sql::session_facts::SessionFacts;
 use firn_sql::statement::{change_tag, is_query, without_into};
 use firn_sql::tree::TableSource;
 use firn_sql::{Plan, QueryEffect, tree};
-use firn_txn::dependencies::CatalogIndex;
+use firn_txn::dependencies::CatalogLookup;
 use firn_txn::{Engine, Transaction};
 use std::ops::Deref;
 
@@ -208,7 +208,7 @@ impl Statements {
         with_ddl: bool,
     ) {
         let mut listed = self.list_of(statement).lock();
-        if !with_ddl && !plan.holds_in(&CatalogIndex::new(&engine.catalog())) {
+        if !with_ddl && !plan.holds_in_newest(&CatalogLookup::of_few(&engine.catalog())) {
             return;
         }
         let Some(mut kept) = statement.place_for(session).try_write() else { return };
@@ -223,15 +223,13 @@ impl Statements {
     }
 
     /// DDL has ended: removes the plans that do not hold in the newest catalog, as from the cache.
-    pub fn discard_outdated(&self, engine: &Engine) {
+    pub fn discard_outdated(&self, newest: &CatalogLookup<'_>) {
         for list in self.0.iter() {
             let mut gone = Vec::new();
             let mut listed = list.lock();
-            let catalog = engine.catalog();
-            let index = CatalogIndex::new(&catalog);
             listed.all.retain(|statement| {
                 let Some(statement) = statement.upgrade() else { return false };
-                let is_listed = statement.take_plans_if(|plan| !plan.holds_in(&index), &mut gone);
+                let is_listed = statement.take_plans_if(|plan| !plan.holds_in_newest(newest), &mut gone);
                 statement.is_listed.store(is_listed, Ordering::Relaxed);
                 is_listed
             });
@@ -294,7 +292,7 @@ impl Connection {
             Some(parsed) if kind != Kind::Utility => {
                 let (plan, has_ddl) = self.with_planner(|connection, transaction| {
                     let shared = match is_whole_text && types.is_empty() {
-                        true => connection.shared_plan(parsed, transaction),
+                        true => connection.shared_plan(parsed, transaction)?,
                         false => None,
                     };
                     let plan = match shared {
@@ -355,12 +353,12 @@ impl Connection {
     ) -> Result<Arc<Plan>> {
         // No other session could use the plan, and the cache would keep what its sources hold.
         if !self.facts.sources.is_empty() || literals.is_some() {
-            return self.new_plan(parsed, types, transaction, literals).map(Arc::new);
+            return self.new_plan(parsed.text(), parsed, types, transaction, literals).map(Arc::new);
         }
         if let Some(plan) = self.cached_plan(parsed.text(), types, transaction) {
             return Ok(plan);
         }
-        let plan = Arc::new(self.new_plan(parsed, types, transaction, None)?);
+        let plan = Arc::new(self.new_plan(parsed.text(), parsed, types, transaction, None)?);
         self.cache_plan(parsed.text(), types, &plan);
         Ok(plan)
     }
@@ -387,40 +385,59 @@ impl Connection {
     }
 
     /// A plan that other statements may share, which differ in literals, with their values; `None` if the statement is to have its own.
-    fn shared_plan(&self, parsed: &Parsed, transaction: &Transaction) -> Option<(Arc<Plan>, Box<[Value]>)> {
+    /// The only error is that of a planning that was cancelled.
+    fn shared_plan(
+        &self,
+        parsed: &Parsed,
+        transaction: &Transaction,
+    ) -> Result<Option<(Arc<Plan>, Box<[Value]>)>> {
         if !self.facts.sources.is_empty() {
-            return None;
+            return Ok(None);
         }
-        let form = SharedForm::of(parsed)?;
+        let Some(form) = SharedForm::of(parsed) else { return Ok(None) };
         let plan = match self.cached_plan(&form.text, &form.types, transaction) {
             Some(plan) => plan,
-            // After an error it is planned by its own text, and the error has its own position.
-            None => {
-                let shared = parse::parse_one_with(&form.text, self.facts.syntax).ok()??;
-                let plan = Arc::new(self.new_plan(&shared, &form.types, transaction, None).ok()?);
-                // Also one that cannot be shared: the next statement of this form sees that.
-                self.cache_plan(&form.text, &form.types, &plan);
-                plan
-            }
+            None => match self.plan_of_form(parsed, &form, transaction) {
+                Ok(plan) => plan,
+                Err(error) if error.state() == SqlState::QUERY_CANCELED => return Err(error),
+                // It is planned by its own text, and the error has its own position.
+                Err(_) => return Ok(None),
+            },
         };
-        if !plan.is_by_keys() {
-            return None;
-        }
-        let values = form.values(&plan.parameters)?;
-        let values = coerced(&plan.parameters, &values, &self.facts.style).ok()?.into_owned();
-        Some((plan, values.into()))
+        let values = if plan.is_by_keys() { form.values(&plan.parameters) } else { None };
+        let values = values.and_then(|values| {
+            coerced(&plan.parameters, &values, &self.facts.style).ok().map(|values| values.into_owned())
+        });
+        Ok(values.map(|values| (plan, values.into())))
     }
 
-    /// Plans a statement. Planning can take long: other sessions see it like a running statement, and it ends once the client has gone.
+    /// The plan of the form of a statement. One that cannot be shared is kept as well: the next statement of the form sees that.
+    #[cold]
+    fn plan_of_form(
+        &self,
+        parsed: &Parsed,
+        form: &SharedForm,
+        transaction: &Transaction,
+    ) -> Result<Arc<Plan>> {
+        let shared = parse::parse_one_with(&form.text, self.facts.syntax)?;
+        let shared = shared.ok_or_else(|| Error::internal("the form of a statement is none"))?;
+        let plan = Arc::new(self.new_plan(parsed.text(), &shared, &form.types, transaction, None)?);
+        self.cache_plan(&form.text, &form.types, &plan);
+        Ok(plan)
+    }
+
+    /// Plans a statement that a client has sent with this text. Planning can take long: other sessions see it like a running statement,
+    /// and it ends once the client has gone.
     #[cold]
     fn new_plan(
         &self,
+        text: &str,
         parsed: &Parsed,
         types: &[Option<TypeId>],
         transaction: &Transaction,
         literals: Option<&TextStyle>,
     ) -> Result<Plan> {
-        let is_told = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let is_told = self.report_planning(|| Arc::new(Text(text.to_owned())));
         let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options, literals);
         if is_told {
             self.note_idle();
@@ -468,7 +485,7 @@ impl Connection {
     fn replan(&self, prepared: &Arc<Prepared>, transaction: &Transaction) -> Result<Arc<Plan>> {
         // This comes first, since planning may fail now.
         let newest = self.shared.engine.catalog();
-        let index = CatalogIndex::new(&newest);
+        let index = CatalogLookup::new(&newest);
         let mut gone = Vec::new();
         prepared.take_plans_if(|plan| !plan.holds_in(&index), &mut gone);
         drop(gone);

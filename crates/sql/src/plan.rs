@@ -16,7 +16,7 @@ use firn_plan::operator::LockStrength;
 use firn_query::Stream;
 use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
-use firn_txn::dependencies::CatalogIndex;
+use firn_txn::dependencies::CatalogLookup;
 
 /// A column of a result: its name, its type, and the column of a relation from which its values are taken.
 pub type Column = firn_query::ResultColumn;
@@ -27,7 +27,7 @@ pub struct Plan {
     pub parameters: Vec<Type>,
     /// The columns that it yields; `None` if it yields no rows.
     pub columns: Option<Arc<[Column]>>,
-    /// A version of the catalog to which it is bound: the last one for which this was found out.
+    /// A version of the catalog to which it is bound: the newest committed one for which this was found out, once there is one.
     catalog_version: AtomicU64,
     /// The facts of the session that it is bound to.
     pub facts: Arc<SessionFacts>,
@@ -126,8 +126,7 @@ impl Plan {
         facts: &Arc<SessionFacts>,
         literals: Option<&TextStyle>,
     ) -> bool {
-        (self.is_bound_to(transaction.catalog_version())
-            || self.holds_in(&CatalogIndex::new(transaction.catalog())))
+        (self.is_bound_to(transaction.catalog_version()) || self.holds_in(transaction))
             && self.literals.as_ref() == literals
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
             && self.files.iter().all(FileVersions::is_current)
@@ -141,13 +140,25 @@ impl Plan {
         self.catalog_version.load(Ordering::Relaxed) == catalog_version
     }
 
-    /// Whether a catalog has the same of everything that it was made of.
-    pub fn holds_in(&self, index: &CatalogIndex<'_>) -> bool {
-        let version = index.catalog().version;
+    /// Whether the catalog of a transaction has the same of everything that it was made of. That is found out again for each execution if
+    /// the catalog is an older one, or has uncommitted DDL: others would have to find it out again, if this one were noted.
+    #[cold]
+    fn holds_in(&self, transaction: &Transaction) -> bool {
+        let lookup = CatalogLookup::of_few(transaction.catalog());
+        let is_newer = transaction.catalog_version() > self.catalog_version.load(Ordering::Relaxed);
+        match !transaction.has_ddl() && is_newer {
+            true => self.holds_in_newest(&lookup),
+            false => self.prepared.dependencies().hold_in(&lookup),
+        }
+    }
+
+    /// Likewise of a catalog that is, or a moment ago was, the newest committed one.
+    pub fn holds_in_newest(&self, newest: &CatalogLookup<'_>) -> bool {
+        let version = newest.catalog().version;
         if self.is_bound_to(version) {
             return true;
         }
-        let holds = self.prepared.dependencies().hold_in(index);
+        let holds = self.prepared.dependencies().hold_in(newest);
         if holds {
             self.catalog_version.store(version, Ordering::Relaxed);
         }

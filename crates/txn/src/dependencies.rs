@@ -7,7 +7,7 @@
 //! the search path, takes precedence over the one that was found. So are the foreign keys that reference a table.
 //!
 //! ```text
-//! TrackedCatalog ── names, objects, foreign keys that are asked for ──▶ Dependencies ── hold_in ──▶ CatalogIndex of another catalog
+//! TrackedCatalog ── names, objects, foreign keys that are asked for ──▶ Dependencies ── hold_in ──▶ CatalogLookup of another catalog
 //! ```
 
 use crate::catalog::{Catalog, ConstraintKind, Oid, SchemaDef, SequenceDef, TableDef, ViewDef};
@@ -46,9 +46,15 @@ pub struct Dependencies {
     referencing: Vec<(Oid, Vec<Oid>)>,
 }
 
-/// A catalog in which many dependencies are looked up.
-pub struct CatalogIndex<'c> {
+/// A catalog in which dependencies are looked up.
+pub struct CatalogLookup<'c> {
     catalog: &'c Catalog,
+    /// What has been collected of it, if there are many look-ups.
+    collected: Option<Collected<'c>>,
+}
+
+#[derive(Default)]
+struct Collected<'c> {
     /// The names of its relations by their schemas.
     names: OnceCell<HashSet<(Oid, &'c str)>>,
     /// The tables that reference a table, in the order of their ids.
@@ -110,15 +116,14 @@ impl<'c> TrackedCatalog<'c> {
 
     /// The sequence that an identity column draws from, and its schema.
     pub fn sequence_of(&self, table: Oid, column: u16) -> Option<(&'c SequenceDef, &'c SchemaDef)> {
-        let owns = |sequence: &&Arc<SequenceDef>| sequence.owner == Some((table, column));
-        let sequence = self.catalog.sequences.values().find(owns)?;
+        let sequence = self.catalog.identity_sequence(table, column)?;
         add(&mut self.read.borrow_mut().sequences, sequence);
         Some((sequence, self.schema_of(sequence.schema)?))
     }
 
     /// Records what a change of rows of a table reads: its definition, those of the tables that it references, and those that
     /// reference it.
-    pub fn note_change_of(&self, table: &Arc<TableDef>) {
+    pub fn record_change_of(&self, table: &Arc<TableDef>) {
         self.schema_of(table.schema);
         let referencing = referencing(self.catalog, table.oid);
         let mut read = self.read.borrow_mut();
@@ -139,22 +144,27 @@ impl<'c> TrackedCatalog<'c> {
 
 impl Dependencies {
     /// Whether everything that was read is the same in another catalog.
-    pub fn hold_in(&self, index: &CatalogIndex<'_>) -> bool {
-        let catalog = index.catalog;
+    pub fn hold_in(&self, lookup: &CatalogLookup<'_>) -> bool {
+        let catalog = lookup.catalog;
         are_same(&self.tables, &catalog.tables, |table| table.oid)
             && are_same(&self.schemas, &catalog.schemas, |schema| schema.oid)
             && are_same(&self.views, &catalog.views, |view| view.oid)
             && are_same(&self.sequences, &catalog.sequences, |sequence| sequence.oid)
             && self.absent_schemas.iter().all(|name| catalog.schema(name).is_none())
-            && self.absent.iter().all(|(schema, name)| !index.has_relation(*schema, name))
-            && self.referencing.iter().all(|(table, tables)| index.referencing(*table) == tables)
+            && self.absent.iter().all(|(schema, name)| !lookup.has_relation(*schema, name))
+            && self.referencing.iter().all(|(table, tables)| lookup.are_referencing(*table, tables))
     }
 }
 
-impl<'c> CatalogIndex<'c> {
-    /// Of this catalog.
-    pub fn new(catalog: &'c Catalog) -> CatalogIndex<'c> {
-        CatalogIndex { catalog, names: OnceCell::new(), referencing: OnceCell::new() }
+impl<'c> CatalogLookup<'c> {
+    /// For the dependencies of one plan or so.
+    pub fn of_few(catalog: &'c Catalog) -> CatalogLookup<'c> {
+        CatalogLookup { catalog, collected: None }
+    }
+
+    /// For those of many plans: what they are looked up in is collected once.
+    pub fn of_many(catalog: &'c Catalog) -> CatalogLookup<'c> {
+        CatalogLookup { catalog, collected: Some(Collected::default()) }
     }
 
     /// The catalog.
@@ -163,8 +173,14 @@ impl<'c> CatalogIndex<'c> {
     }
 
     fn has_relation(&self, schema: Oid, name: &str) -> bool {
-        let names = self.names.get_or_init(|| {
-            let Catalog { tables, views, sequences, .. } = self.catalog;
+        let catalog = self.catalog;
+        let Some(collected) = &self.collected else {
+            return catalog.table(schema, name).is_some()
+                || catalog.view(schema, name).is_some()
+                || catalog.sequence(schema, name).is_some();
+        };
+        let names = collected.names.get_or_init(|| {
+            let Catalog { tables, views, sequences, .. } = catalog;
             let tables = tables.values().map(|table| (table.schema, table.name.as_str()));
             let views = views.values().map(|view| (view.schema, view.name.as_str()));
             let sequences = sequences.values().map(|sequence| (sequence.schema, sequence.name.as_str()));
@@ -173,8 +189,10 @@ impl<'c> CatalogIndex<'c> {
         names.contains(&(schema, name))
     }
 
-    fn referencing(&self, table: Oid) -> &[Oid] {
-        let all = self.referencing.get_or_init(|| {
+    /// Whether these are the tables that reference a table, in the order of their ids.
+    fn are_referencing(&self, table: Oid, expected: &[Oid]) -> bool {
+        let Some(collected) = &self.collected else { return referencing(self.catalog, table) == expected };
+        let all = collected.referencing.get_or_init(|| {
             let mut all: HashMap<Oid, Vec<Oid>> = HashMap::new();
             for child in self.catalog.tables.values() {
                 for parent in parents(child) {
@@ -186,7 +204,7 @@ impl<'c> CatalogIndex<'c> {
             }
             all
         });
-        all.get(&table).map_or(&[], Vec::as_slice)
+        all.get(&table).map_or(&[][..], Vec::as_slice) == expected
     }
 }
 
@@ -266,7 +284,7 @@ mod tests {
         let public = tracked.schema("public").unwrap().oid;
         let Some(CatalogRelation::Table(orders)) = tracked.relation(public, "orders") else { panic!() };
         let read = tracked.dependencies();
-        tracked.note_change_of(orders);
+        tracked.record_change_of(orders);
         let changed = tracked.dependencies();
 
         type Change = fn(&mut Catalog);
@@ -298,8 +316,9 @@ mod tests {
         for (name, change, reads, changes) in cases {
             let mut other = catalog.clone();
             change(&mut other);
-            let index = CatalogIndex::new(&other);
-            assert_eq!((read.hold_in(&index), changed.hold_in(&index)), (reads, changes), "{name}");
+            for lookup in [CatalogLookup::of_few(&other), CatalogLookup::of_many(&other)] {
+                assert_eq!((read.hold_in(&lookup), changed.hold_in(&lookup)), (reads, changes), "{name}");
+            }
         }
     }
 }
