@@ -95,17 +95,13 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Re
     for object in &wanted {
         let Object::Sequence(sequence) = object else { continue };
         let sequence = &context.transaction.catalog().sequences[sequence];
-        let Some((table, column)) = sequence.owner else { continue };
-        let Some(table) = context.transaction.catalog().tables.get(&table) else { continue };
-        let column = &table.columns[usize::from(column)];
-        if column.identity.is_some() {
-            let column = format!("column {} of table {}", column.name, table.name);
-            return Err(Error::new(
-                SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop sequence {} because {column} requires it", sequence.name),
-            )
-            .with_hint(format!("You can drop {column} instead.")));
-        }
+        let Some((table, column)) = sequence::identity_column(context, sequence) else { continue };
+        let column = format!("column {} of table {}", table.columns[usize::from(column)].name, table.name);
+        return Err(Error::new(
+            SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+            format!("cannot drop sequence {} because {column} requires it", sequence.name),
+        )
+        .with_hint(format!("You can drop {column} instead.")));
     }
     // `all` grows during the loop; each object is stored with the one that it depends on.
     let mut all: Vec<(Object, Option<usize>)> = wanted.iter().map(|object| (object.clone(), None)).collect();

@@ -8,7 +8,7 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Type, TypeId};
 use firn_syntax::character_position;
 use firn_syntax::tree::{AlterSequence, CreateSequence, ObjectName, SequenceOption, SequenceOptionKind};
-use firn_txn::catalog::{Oid, SequenceDef};
+use firn_txn::catalog::{Oid, SequenceDef, TableDef};
 
 /// Options of CREATE and ALTER SEQUENCE and of identity columns, if given.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,15 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateSeque
     add(context, schema, &name.name, options.ty.unwrap_or(SqlType::BigInt), options, None).map(|_| ())
 }
 
+/// The serial or identity column that a sequence is made for.
+#[derive(Clone, Copy)]
+pub(super) struct DrawingColumn {
+    /// Its table and number.
+    pub owner: (Oid, u16),
+    /// Whether it is an identity column.
+    pub is_identity: bool,
+}
+
 /// Puts a new sequence into the catalog.
 pub(super) fn add(
     context: &mut Context<'_>,
@@ -58,7 +67,7 @@ pub(super) fn add(
     name: &str,
     ty: SqlType,
     options: &SequenceOptions,
-    owner: Option<(Oid, u16)>,
+    column: Option<DrawingColumn>,
 ) -> Result<Arc<SequenceDef>> {
     let increment = options.increment.unwrap_or(1);
     let (least, most) = bounds(ty)?;
@@ -77,8 +86,9 @@ pub(super) fn add(
         cache: options.cache.unwrap_or(1),
         owner: match &options.owner {
             Some(owner) => resolve_owner(context, owner.as_ref())?,
-            None => owner,
+            None => column.map(|column| column.owner),
         },
+        is_identity: column.is_some_and(|column| column.is_identity),
     };
     check(&definition)?;
     let definition = Arc::new(definition);
@@ -125,6 +135,11 @@ pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &Seq
     new.cycle = options.cycle.unwrap_or(new.cycle);
     new.cache = options.cache.unwrap_or(new.cache);
     if let Some(owner) = &options.owner {
+        if let Some((table, _)) = identity_column(context, old) {
+            let message = "cannot change ownership of identity sequence";
+            let detail = format!("Sequence \"{}\" is linked to table \"{}\".", old.name, table.name);
+            return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail));
+        }
         new.owner = resolve_owner(context, owner.as_ref())?;
     }
     check(&new)?;
@@ -149,6 +164,16 @@ pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &Seq
         context.engine.set_value(&new, value, true)?;
     }
     Ok(())
+}
+
+/// The identity column that draws from a sequence, if one does.
+pub(super) fn identity_column(context: &Context<'_>, sequence: &SequenceDef) -> Option<(Arc<TableDef>, u16)> {
+    let (table, column) = sequence.owner?;
+    let catalog = context.transaction.catalog();
+    let table = catalog.tables.get(&table)?;
+    table.columns[usize::from(column)].identity?;
+    let drawn = catalog.identity_sequence(table.oid, column)?;
+    (drawn.oid == sequence.oid).then(|| (table.clone(), column))
 }
 
 /// The column that OWNED BY names.

@@ -267,8 +267,7 @@ fn column_column_usage(source: &Source) -> Vec<Row> {
 
 /// The columns about the sequence of an identity column.
 fn identity(source: &Source, table: &TableDef, column: u16) -> Row {
-    let owner = Some((table.oid, column));
-    let Some(sequence) = source.catalog.sequences.values().find(|sequence| sequence.owner == owner) else {
+    let Some(sequence) = source.catalog.identity_sequence(table.oid, column) else {
         return Vec::new();
     };
     row! {
