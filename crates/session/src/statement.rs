@@ -485,9 +485,9 @@ impl Connection {
     fn replan(&self, prepared: &Arc<Prepared>, transaction: &Transaction) -> Result<Arc<Plan>> {
         // This comes first, since planning may fail now.
         let newest = self.shared.engine.catalog();
-        let index = CatalogLookup::new(&newest);
+        let newest = CatalogLookup::of_few(&newest);
         let mut gone = Vec::new();
-        prepared.take_plans_if(|plan| !plan.holds_in(&index), &mut gone);
+        prepared.take_plans_if(|plan| !plan.holds_in_newest(&newest), &mut gone);
         drop(gone);
         let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
         let plan = self.plan(parsed, &prepared.declared, transaction, self.literals_of(prepared))?;

@@ -2,8 +2,7 @@
 
 use super::alter::identity_sources;
 use super::{
-    Context, column, constraint, create, drop, expression, foreign_key, index, parameter, rewrite, sequence,
-    view,
+    Context, column, constraint, create, expression, foreign_key, index, parameter, rewrite, sequence, view,
 };
 use crate::names::missing_column;
 use crate::statement::quote_ident;

@@ -5,7 +5,7 @@
 //! 2BP01 and names them, CASCADE drops them too and reports them.
 
 use super::foreign_key::index_all;
-use super::{Context, absent, expression, index, kinds, rewrite, view};
+use super::{Context, absent, expression, index, kinds, rewrite, sequence, view};
 use crate::names::Relation;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
