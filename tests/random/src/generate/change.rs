@@ -422,7 +422,7 @@ impl Generator {
     /// What FROM or USING adds to a change: its text, what the change's conditions see, and what its other clauses see.
     fn others_of(&mut self, target: &Target, word: &str) -> (String, Level, Level, Option<String>) {
         let own = (target.alias.clone(), target.atoms());
-        match self.choices.weighted(&[30, 15, 55]) {
+        match self.choices.weighted(&[20, 12, 68]) {
             0 => (String::new(), level(vec![own.clone()]), level(vec![own]), None),
             1 => {
                 self.covers_join(JoinKind::Comma);

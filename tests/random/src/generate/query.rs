@@ -364,18 +364,18 @@ impl Generator {
         let from = self.from(wanted);
         let level = from.level();
         let mut condition = String::new();
-        let percent = if used == Use::Statement { 40 } else { 50 };
+        let percent = if used == Use::Statement { 30 } else { 45 };
         if wanted.has(Place::Where) {
             condition = self.inside(level.clone(), |generator| {
                 let text = generator.at(Place::Where, |generator| generator.sub_query_condition(1));
-                format!(" WHERE {}", generator.mostly_true(text, 60))
+                format!(" WHERE {}", generator.mostly_true(text, 75))
             });
         } else if self.choices.chance(percent) {
             condition = self.inside(level.clone(), |generator| {
                 let depth = 1 + generator.choices.below(2);
                 let text = generator.at(Place::Where, |generator| generator.condition(depth));
                 // Most rows remain in some statements.
-                format!(" WHERE {}", generator.mostly_true(text, 45))
+                format!(" WHERE {}", generator.mostly_true(text, 60))
             });
         }
         let start = format!(" FROM {}{condition}", from.text);
@@ -604,7 +604,7 @@ impl Generator {
         let windows = std::mem::replace(&mut self.level().windows, false);
         let text = if wanted.has(Place::Having) {
             let condition = self.at(Place::Having, |generator| generator.sub_query_condition(0));
-            match self.choices.chance(60) {
+            match self.choices.chance(75) {
                 true => format!(" HAVING ({condition} OR count(*) >= 0)"),
                 false => format!(" HAVING {condition}"),
             }

@@ -128,7 +128,7 @@ impl Generator {
 
     /// Joins of a row change.
     pub(super) fn draw_joins(&mut self) -> Wanted {
-        let count = 1 + self.choices.below(2);
+        let count = 1 + self.choices.below(3);
         let mut wanted = Wanted::default();
         for _ in 0..count {
             let join = JoinKind::ALL[self.choices.below(JoinKind::ALL.len())];
@@ -138,7 +138,7 @@ impl Generator {
         }
         for place in [Place::From, Place::Lateral, Place::On] {
             let is_single = wanted.joins == [JoinKind::Single];
-            if self.choices.chance(30) && (place == Place::From || !is_single) {
+            if self.flat == 0 && self.choices.chance(35) && (place == Place::From || !is_single) {
                 wanted.places.push(place);
             }
         }
