@@ -59,7 +59,7 @@ impl Generated {
 }
 
 /// How many statements of a hundred change rows, if an engine can run them.
-const CHANGES: usize = 36;
+const CHANGES: usize = 40;
 
 /// How many of the others are made with statements that have their rows together.
 const PARTITIONS: usize = 8;

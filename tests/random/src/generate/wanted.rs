@@ -82,8 +82,12 @@ pub(super) fn weights() -> &'static Weights {
         }
         let weight = |(cell, _): &(Cell, usize)| {
             let count = counts.get(cell).copied().unwrap_or(0).max(1);
-            // What has no sub-query covers few cells at once.
-            let more = if cell.0 == Place::None { 2 } else { 1 };
+            // What has no sub-query covers few cells at once, and what joins equal names has rows more seldom.
+            let more = match *cell {
+                (Place::None, ..) => 4,
+                (Place::With, ..) | (_, _, JoinKind::Natural) => 3,
+                _ => 2,
+            };
             (*cell, more * (ENOUGH / count).clamp(1, MOST))
         };
         equal.iter().map(weight).collect()
@@ -158,8 +162,8 @@ impl Generator<'_> {
     /// A cell of row changes, and a few more alike. In WITH a change is no MERGE and has no WITH of its own.
     pub(super) fn draw_change(&mut self, is_in_with: bool) -> Wanted {
         use OperatorKind::{Delete, Insert, Merge, Update};
-        let merge = if is_in_with { 0 } else { 15 };
-        let operator = [Insert, Update, Delete, Merge][self.choices.weighted(&[15, 37, 33, merge])];
+        let merge = if is_in_with { 0 } else { 12 };
+        let operator = [Insert, Update, Delete, Merge][self.choices.weighted(&[13, 38, 37, merge])];
         let goes = |cell: Cell| {
             cell.1 == operator && !(is_in_with && cell.0 == Place::With) && impossible(cell).is_none()
         };
@@ -167,7 +171,7 @@ impl Generator<'_> {
         let mut wanted =
             Wanted { places: vec![place], operators: vec![operator], joins: vec![join], case_in: None };
         if place != Place::None {
-            for _ in 0..5 {
+            for _ in 0..7 {
                 let more = Place::ALL[self.choices.below(Place::ALL.len())];
                 if more != Place::None && !wanted.has(more) && goes((more, operator, join)) {
                     wanted.places.push(more);
@@ -176,7 +180,7 @@ impl Generator<'_> {
         }
         // MERGE joins in one way, and so does a change of one table.
         if join != JoinKind::Single && operator != OperatorKind::Merge {
-            for _ in 0..self.choices.below(3) {
+            for _ in 0..1 + self.choices.below(3) {
                 let more = JoinKind::ALL[1 + self.choices.below(JoinKind::ALL.len() - 1)];
                 if !wanted.joins.contains(&more) {
                     wanted.joins.push(more);
