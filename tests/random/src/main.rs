@@ -201,7 +201,7 @@ struct Counts {
     without_rows: usize,
     same_errors: BTreeMap<String, usize>,
     open_errors: usize,
-    too_long: usize,
+    no_oracle: usize,
     /// Statements whose parts have been compared, and those of which a part has failed.
     partitions: usize,
     failed_partitions: usize,
@@ -379,7 +379,7 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<End> {
                 }
             }
             Comparison::OpenError => counts.open_errors += 1,
-            Comparison::TooLong => counts.too_long += 1,
+            Comparison::NoOracle => counts.no_oracle += 1,
             Comparison::Differ(difference) => {
                 counts.differences += 1;
                 let kind = format!("{difference:?}");
@@ -427,13 +427,13 @@ fn run(arguments: &Arguments, oracle: &mut Server) -> std::io::Result<End> {
     );
     println!(
         "seed {}: {all} statements, {changing} of them change rows, {} with rows, {} without, {} with equal errors, {} with errors that depend on the \
-         order of evaluation, {} too long, {} differ",
+         order of evaluation, {} too long or failed on the oracle, {} differ",
         arguments.seed,
         counts.with_rows,
         counts.without_rows,
         counts.same_errors.values().sum::<usize>(),
         counts.open_errors,
-        counts.too_long,
+        counts.no_oracle,
         counts.differences
     );
     let has_rows = counts.with_rows * 100 >= all * ROWS_AT_LEAST;
