@@ -305,7 +305,7 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
         changed += usize::from(done);
         assert!(database.shared.plans.all_hold(database.engine()), "seed {seed}, round {round}");
     }
-    assert!(changed > 80 && ran > 400 && rows > 40, "seed {seed}: {changed}, {ran}, {rows}");
+    assert!(changed > 20 && ran > 200 && rows > 10, "seed {seed}: {changed}, {ran}, {rows}");
 }
 
 /// A snapshot may be older than DDL: its plans name indexes that are no longer there.
