@@ -9,7 +9,7 @@ const RULE: u32 = 150;
 /// How often values of each of [`Ty::ALL`] are compared.
 const COMPARED: [usize; 20] = [24, 12, 10, 10, 8, 3, 5, 5, 3, 1, 3, 3, 3, 4, 4, 4, 3, 4, 3, 3];
 
-impl Generator {
+impl Generator<'_> {
     /// A condition.
     pub(super) fn condition(&mut self, depth: usize) -> String {
         self.rule(RULE, |generator| match generator.choices.weighted(&[34, 8, 10, 12, 4, 5, 5, 16, 6]) {
