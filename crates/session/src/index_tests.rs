@@ -139,6 +139,10 @@ fn columns_of_all_types_are_looked_up_by_their_indexes() {
             format!("a IN ({value}, {other})"),
             format!("a BETWEEN {value} AND {other}"),
         ] {
+            // Arrays have no operator with ANY.
+            if ty.ends_with("[]") && condition.contains(" IN ") {
+                continue;
+            }
             let query = format!("SELECT b FROM t WHERE {condition} ORDER BY b");
             let plan = connection.query(&format!("EXPLAIN (COSTS OFF) {query}")).unwrap();
             assert!(format!("{plan:?}").contains("using t_a_idx"), "{ty} {condition}: {plan:?}");
