@@ -88,7 +88,17 @@ pub fn can_cast(from: SqlType, to: SqlType) -> bool {
 
 /// Whether a value is of type `ty` unchanged, as far as its kind decides it: strings and numbers of limited
 /// size may have to be truncated or padded.
+#[inline]
 pub fn is_of(value: &Value, ty: Type) -> bool {
+    match (value, ty.id) {
+        // The usual ones need no look at the table of types.
+        (Value::Integer(_), TypeId::INT4) | (Value::BigInt(_), TypeId::INT8) => true,
+        (Value::Text(_), TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR) => ty.length().is_none(),
+        _ => is_represented_as(value, ty),
+    }
+}
+
+fn is_represented_as(value: &Value, ty: Type) -> bool {
     match (value, ty.representation()) {
         (Value::Null, _) => true,
         (Value::Boolean(_), Some(Representation::Boolean))
@@ -106,9 +116,6 @@ pub fn is_of(value: &Value, ty: Type) -> bool {
         | (Value::Interval(_), Some(Representation::Interval))
         | (Value::Uuid(_), Some(Representation::Uuid)) => true,
         (Value::Number(_), Some(Representation::Numeric)) => ty.modifier < 0,
-        (Value::Text(_), _) => {
-            matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR | TypeId::BPCHAR) && ty.length().is_none()
-        }
         (Value::Array(array), Some(Representation::List(_))) => {
             let element = ty.element().expect("a list has elements");
             array.elements().iter().all(|value| is_of(value, element))

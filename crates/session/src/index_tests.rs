@@ -153,5 +153,16 @@ fn columns_of_all_types_are_looked_up_by_their_indexes() {
                 |connection: &mut Connection, sql: &str| format!("{:?}", connection.query(sql).unwrap());
             assert_eq!(rows(&mut connection, &query), rows(&mut connection, &scanned), "{ty} {condition}");
         }
+        // Short programs and joins look up keys that they compute.
+        connection.execute(&format!("PREPARE p ({ty}) AS SELECT b FROM t WHERE a = $1 ORDER BY b")).unwrap();
+        let expected = connection.query("VALUES (-2), (0)").unwrap();
+        for query in [
+            format!("EXECUTE p ({value})"),
+            "SELECT t.b FROM t AS other JOIN t ON t.a = other.a WHERE other.b = -2 ORDER BY t.b".to_owned(),
+        ] {
+            let found = connection.query(&query).unwrap();
+            assert!(found.into_iter().eq(expected.clone().into_iter()), "{ty} {query}");
+        }
+        connection.execute("DEALLOCATE p").unwrap();
     }
 }

@@ -300,13 +300,19 @@ pub fn is_one_key(of_index: Type, given: Type) -> bool {
         of_index.id,
         TypeId::BOOL
             | TypeId::NUMERIC
+            | TypeId::FLOAT4
+            | TypeId::FLOAT8
             | TypeId::TEXT
             | TypeId::VARCHAR
+            | TypeId::BPCHAR
+            | TypeId::NAME
             | TypeId::BYTEA
+            | TypeId::OID
             | TypeId::DATE
             | TypeId::TIME
             | TypeId::TIMESTAMP
             | TypeId::TIMESTAMPTZ
+            | TypeId::INTERVAL
             | TypeId::UUID
     );
     let is_text = |ty: Type| matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR);
