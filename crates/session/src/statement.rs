@@ -114,6 +114,9 @@ pub(crate) struct Prepared {
 /// Where a plan is kept, unless there is none, or it was removed.
 type Place = RwLock<Option<Arc<Plan>>>;
 
+/// A plan of statements that differ in literals, with the values of these in one of them.
+type SharedPlan = (Arc<Plan>, Box<[Value]>);
+
 /// A plan while its statement runs.
 pub(crate) enum PlanInUse<'p> {
     /// The one that the statement keeps.
@@ -386,11 +389,7 @@ impl Connection {
 
     /// A plan that other statements may share, which differ in literals, with their values; `None` if the statement is to have its own.
     /// The only error is that of a planning that was cancelled.
-    fn shared_plan(
-        &self,
-        parsed: &Parsed,
-        transaction: &Transaction,
-    ) -> Result<Option<(Arc<Plan>, Box<[Value]>)>> {
+    fn shared_plan(&self, parsed: &Parsed, transaction: &Transaction) -> Result<Option<SharedPlan>> {
         if !self.facts.sources.is_empty() {
             return Ok(None);
         }
