@@ -85,7 +85,7 @@ pub struct LogPoint {
     /// The CRC of the group that ends there; 0 at the beginning, and if it is unknown because an earlier version wrote that
     /// group.
     pub checksum: u32,
-    /// The newest epoch up to there.
+    /// No group before it has a later epoch, and none after it an earlier one.
     pub epoch: Epoch,
     /// No group before it has a later wall time, and none after it an earlier one. In microseconds since 1970 UTC.
     pub wall_time: i64,

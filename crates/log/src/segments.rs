@@ -20,7 +20,7 @@ use crate::format::{
 use firn_base::clock::{Instant, now};
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::random::Random;
-use firn_base::sync::{Arc, Mutex};
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use firn_base::{Epoch, Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -76,9 +76,17 @@ pub struct Written {
     directory: PathBuf,
     /// Oldest first; the last one is being written if it is of the present epoch. No other lock is taken under this one.
     used: Mutex<VecDeque<Used>>,
+    /// Whether the first segment of the epoch is on disk.
+    has_begun: AtomicBool,
 }
 
 impl Written {
+    /// Whether the first segment of the epoch is on disk, so that other files of the epoch may be written.
+    pub fn has_begun(&self) -> bool {
+        // Acquire: pairs with the store after the segment was synced. The files that follow it are written by system calls.
+        self.has_begun.load(Ordering::Acquire)
+    }
+
     fn last(&self) -> Option<Used> {
         self.used.lock().back().copied()
     }
@@ -202,6 +210,7 @@ impl Segments {
                 disk: disk.clone(),
                 directory: directory.to_owned(),
                 used: Mutex::default(),
+                has_begun: AtomicBool::new(false),
             }),
             ready: VecDeque::new(),
             spares: Vec::new(),
@@ -296,11 +305,7 @@ impl Segments {
     /// Makes sure that the first segment of the epoch is there: before that, nothing else of the epoch is written. 53100 if
     /// the disk is full.
     pub fn begin_epoch(&mut self) -> Result<()> {
-        if self.has_begun() { Ok(()) } else { self.prepare(self.fill_ahead) }
-    }
-
-    fn has_begun(&self) -> bool {
-        !self.ready.is_empty() || self.is_writing()
+        if self.written.has_begun() { Ok(()) } else { self.prepare(self.fill_ahead) }
     }
 
     /// Whether a segment of the epoch is being written.
@@ -416,6 +421,7 @@ impl Segments {
             let _ = self.disk.remove(&path);
         }
         self.ready.push_back(prepared?);
+        self.written.has_begun.store(true, Ordering::Release);
         Ok(())
     }
 

@@ -23,7 +23,7 @@
 
 use crate::DatabaseId;
 use crate::format::numbered;
-use crate::segments::Segments;
+use crate::segments::{Segments, Written};
 use firn_base::disk::{Disk, DiskFile, PageBuffer};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
 use firn_base::{Epoch, Error, Lsn, Result, SqlState};
@@ -49,6 +49,7 @@ pub struct Spills {
     epoch: Epoch,
     /// The log's segments, the first of which begins the epoch.
     segments: Arc<Mutex<Segments>>,
+    written: Arc<Written>,
     /// The number of the next file.
     next: AtomicU64,
     /// The files that entries of the log name.
@@ -106,7 +107,9 @@ impl Spills {
         epoch: Epoch,
         segments: Arc<Mutex<Segments>>,
     ) -> Arc<Spills> {
+        let written = segments.lock().written().clone();
         Arc::new(Spills {
+            written,
             disk,
             directory: directory.to_owned(),
             database,
@@ -117,6 +120,13 @@ impl Spills {
             kept: Mutex::default(),
             kept_bytes: AtomicU64::new(0),
         })
+    }
+
+    /// Makes sure that the first segment of the epoch is on disk: before that, nothing else of the epoch is written. 53100 if
+    /// the disk is full.
+    pub(crate) fn begin_epoch(&self) -> Result<()> {
+        // The segments are locked as long as one is being prepared.
+        if self.written.has_begun() { Ok(()) } else { self.segments.lock().begin_epoch() }
     }
 
     /// A reader of the files.
@@ -177,8 +187,7 @@ impl Spills {
 
 impl Spill {
     pub fn create(spills: &Arc<Spills>) -> Result<Spill> {
-        // Nothing of an epoch is written before its first segment.
-        spills.segments.lock().begin_epoch()?;
+        spills.begin_epoch()?;
         let number = spills.next.fetch_add(1, Ordering::Relaxed);
         let file = spills.disk.create_direct(&spills.path(number))?;
         // From here on, dropping the value removes the file.

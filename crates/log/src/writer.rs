@@ -472,7 +472,7 @@ impl Log {
 
     /// Makes sure that the epoch has begun on disk, before a file of it is written beside the log. 53100 if the disk is full.
     pub fn begin_epoch(&self) -> Result<()> {
-        self.shared.segments.lock().begin_epoch()
+        self.shared.spills.begin_epoch()
     }
 
     /// The place up to which the log is durable.

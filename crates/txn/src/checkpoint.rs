@@ -85,6 +85,8 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct Newest {
     manifest: Manifest,
+    /// Whether it is the one in the directory: it need not be after a failed attempt to replace it.
+    is_certain: bool,
     /// Checkpoints begun, including failed ones. The number of a file is never reused, because after an error
     /// it is unknown which manifest counts.
     begun: u64,
@@ -361,7 +363,13 @@ impl Store {
             _lock: lock,
             counted_from: AtomicU64::new(manifest.position),
             current: Mutex::new(Arc::new(manifest.clone())),
-            newest: Mutex::new(Newest { begun: manifest.checkpoint, manifest, replayed, generations }),
+            newest: Mutex::new(Newest {
+                begun: manifest.checkpoint,
+                manifest,
+                is_certain: true,
+                replayed,
+                generations,
+            }),
             loads,
             worker: Mutex::new(None),
             tried_for_space: Mutex::default(),
@@ -386,7 +394,10 @@ impl Store {
         let written = self.write_files(engine, log, threads, begun, &mut newest);
         let (manifest, generations, redo_bytes) =
             written.inspect_err(|_| self.remove_files_of(newest.begun))?;
+        // Until it is known which manifest is in the directory, no file is removed.
+        newest.is_certain = false;
         manifest.write(&*self.disk, &self.directory)?;
+        newest.is_certain = true;
 
         self.counted_from.store(redo_bytes, Ordering::Relaxed);
         newest.manifest = manifest;
@@ -407,7 +418,7 @@ impl Store {
             return Ok(());
         }
         let gone = log.recycle()?;
-        let Some(newest) = self.newest.try_lock() else { return Ok(()) };
+        let Some(newest) = self.newest.try_lock().filter(|newest| newest.is_certain) else { return Ok(()) };
         self.loads.forget_until(newest.manifest.time(), gone);
         self.remove_files_but(&newest.manifest, log)
     }

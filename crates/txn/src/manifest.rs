@@ -76,7 +76,7 @@ pub struct Manifest {
     /// The CRC of the group of the log that ends there; 0 at the beginning, and if an earlier version wrote that group.
     #[serde(default)]
     pub checksum: u32,
-    /// The newest epoch of the log up to there.
+    /// No group before that position has a later epoch, and none after it an earlier one.
     #[serde(default)]
     pub epoch: u64,
     /// No group before that position has a later wall time, and none after it an earlier one.

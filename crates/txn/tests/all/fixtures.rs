@@ -114,7 +114,7 @@ fn state_of_version_4() -> State {
     let of_loaded =
         (0..2100).map(|id| vec![Value::Integer(id), Value::BigInt(i64::from(id) * i64::from(id))]);
     let numbered = |rows: Vec<Vec<Value>>| {
-        let rows = (0..).zip(rows).collect();
+        let rows: BTreeMap<u64, Vec<Value>> = (0..).zip(rows).collect();
         (Vec::new(), rows)
     };
     let tables = [("rows", numbered(of_rows.collect())), ("loaded", numbered(of_loaded.collect()))];

@@ -3,7 +3,8 @@
 use crate::durable::{
     commit, config, create_table, delete, directory, drop_table, files, insert, open, state, table,
 };
-use firn_base::disk::{Disk, SimulatedDisk};
+use firn_base::disk::{Disk, Fault, SimulatedDisk};
+use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Lsn, SqlState, SqlType, Value, clock};
 use firn_log::{LogOptions, LogPoint, Record};
@@ -55,7 +56,7 @@ fn copy(from: &SimulatedDisk, manifest: &[u8], named: &[PathBuf]) -> Arc<Simulat
     for inner in ["log", "checkpoint"] {
         to.create_directory(&directory().join(inner)).unwrap();
     }
-    let mut put = |path: &PathBuf, bytes: &[u8]| to.create(path).unwrap().write_at(bytes, 0).unwrap();
+    let put = |path: &PathBuf, bytes: &[u8]| to.create(path).unwrap().write_at(bytes, 0).unwrap();
     put(&directory().join("MANIFEST"), manifest);
     for path in named.iter().chain(&files(from, "log")) {
         put(path, &(from as &dyn Disk).read(path).unwrap());
@@ -119,6 +120,33 @@ fn load(engine: &Arc<Engine>, name: &str) {
 
 fn load_files(disk: &SimulatedDisk) -> usize {
     files(disk, "checkpoint").iter().filter(|path| path.to_string_lossy().contains("-load-")).count()
+}
+
+/// After a failed checkpoint it is unknown which manifest is in the directory.
+#[test]
+fn the_end_of_a_pin_removes_no_file_that_the_manifest_may_name() {
+    for operations in 0..40 {
+        let (disk, engine) = database();
+        let pinned = engine.pin_checkpoint("a copy").unwrap();
+        change(&engine, 1);
+        let expected = state(&engine);
+        disk.fail_after_operations(operations, Fault::Broken);
+        let written = engine.checkpoint();
+        disk.heal();
+        drop(pinned);
+        // Long enough for the background thread.
+        clock::sleep(Duration::from_millis(25));
+        for seed in 0..4 {
+            let cut = disk.after_power_cut(&mut Random::seeded(seed));
+            let found = open(&cut).unwrap_or_else(|error| panic!("{operations} {seed}: {error:?}"));
+            assert_eq!(state(&found), expected, "{operations} {seed}");
+        }
+        if written.is_ok() {
+            assert!(operations > 10);
+            return;
+        }
+    }
+    panic!("no checkpoint was written");
 }
 
 #[test]
