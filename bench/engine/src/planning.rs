@@ -1,4 +1,4 @@
-//! The cost of planning: statements with a new text each time, and prepared statements.
+//! The cost of planning: statements with a new text each time, statements that differ in literals, and prepared statements.
 //!
 //! Everything runs in process, over tables with few rows, so that the time is that of parsing, binding, optimising and starting.
 
@@ -30,12 +30,23 @@ pub fn run(rounds: usize) -> Result<Vec<Line>> {
     connection.execute(&format!(
         "CREATE TABLE items (id integer PRIMARY KEY, maker integer NOT NULL, price bigint, name text);
          CREATE TABLE makers (id integer PRIMARY KEY, name text);
+         CREATE TABLE added (id integer PRIMARY KEY, price bigint, name text);
          INSERT INTO items SELECT i, i % 100, i * 7, 'item ' || i FROM generate_series(1, {ROWS}) AS i;
          INSERT INTO makers SELECT i, 'maker ' || i FROM generate_series(0, 99) AS i"
     ))?;
     let mut lines = Vec::new();
     let by_key = |round| format!("SELECT name, price FROM items WHERE id = {}", 1 + round as i32 % ROWS);
     lines.push(new_texts(&mut connection, "by primary key, a new text", rounds, true, by_key)?);
+    for (name, sql) in [
+        ("by primary key, another literal", "SELECT name, price FROM items WHERE id = 17"),
+        ("UPDATE by primary key, another literal", "UPDATE items SET price = 17 WHERE id = 17"),
+        ("INSERT of a row, another literal", "INSERT INTO added VALUES (17, 17, 'item 17')"),
+        ("by another column, another literal", "SELECT name, price FROM items WHERE maker = 17 AND id < 17"),
+    ] {
+        // Two statements in each round.
+        let text = |number: usize| sql.replace("17", &number.to_string());
+        lines.push(other_literals(&mut connection, name, rounds, text)?);
+    }
     let key = |round: usize| vec![Value::Integer(1 + round as i32 % ROWS)];
     for (name, sql) in [
         ("by primary key, prepared", "SELECT name, price FROM items WHERE id = $1"),
@@ -96,6 +107,27 @@ fn new_texts(
     Ok(Line { name: name.to_owned(), plan: median(&mut plans), whole })
 }
 
+/// Statements that differ in literals.
+fn other_literals(
+    connection: &mut Connection,
+    name: &str,
+    rounds: usize,
+    text: impl Fn(usize) -> String,
+) -> Result<Line> {
+    let (mut plans, mut wholes) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let prepared = text(2 * round);
+        let start = Instant::now();
+        connection.prepare(&prepared)?;
+        plans.push(start.elapsed());
+        let run = text(2 * round + 1);
+        let start = Instant::now();
+        connection.execute_statement(run.as_str(), ())?;
+        wholes.push(start.elapsed());
+    }
+    Ok(Line { name: name.to_owned(), plan: median(&mut plans), whole: Some(median(&mut wholes)) })
+}
+
 fn prepared(
     connection: &mut Connection,
     name: &str,
@@ -122,7 +154,7 @@ mod tests {
     #[test]
     fn every_statement_is_planned() {
         let lines = super::run(3).unwrap();
-        assert_eq!(lines.len(), 7 + 22);
+        assert_eq!(lines.len(), 11 + 22);
         assert!(lines.iter().all(|line| !line.plan.is_zero()));
     }
 }

@@ -20,7 +20,7 @@ mod types;
 
 pub use binder::{
     Bound, BoundExpression, Described, OutputColumn, Place, RelationUses, bind, bind_arguments,
-    bind_assignments, bind_expression, bind_kept_expression, bind_type_name, describe, index_column_name,
-    is_system_column,
+    bind_assignments, bind_expression, bind_kept_expression, bind_type_name, column_name, describe,
+    index_column_name, is_system_column, names_the_present,
 };
 pub use catalog::{Attribute, Catalog, FileArgument, Generated, Key, Relation, RelationKind};

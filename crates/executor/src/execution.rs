@@ -208,9 +208,11 @@ fn open(
         sources.source(scan.source).open(&request, Reader { transaction, ..reader })
     };
     let scans = program.scans().iter().map(open).collect::<Result<Vec<_>>>()?;
-    let open = |PlannedLookup { scan, attributes }: &PlannedLookup| {
+    let open = |lookup: &PlannedLookup| {
+        let PlannedLookup { scan, attributes, .. } = lookup;
         let request = scan.request(&[], parameters, program.columns(), options.workers);
-        sources.source(scan.source).open_lookup(&request, attributes, reader)
+        let first = lookup.count(parameters).map(|count| (lookup.order(), count));
+        sources.source(scan.source).open_lookup(&request, attributes, first, reader)
     };
     let lookups = program.lookups().iter().map(open).collect::<Result<Vec<_>>>()?;
     let filters = program.scans().iter().map(|scan| Arc::from(&scan.filters[..]));

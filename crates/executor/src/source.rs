@@ -13,6 +13,7 @@ use arrow_buffer::BooleanBuffer;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Representation, Result, Snapshot, Type, Value};
 use firn_plan::operator::SourceId;
+use firn_plan::rewrite::first_rows::AttributeOrder;
 use firn_plan::statistics::Reference;
 use firn_plan::{Column, Columns, Scalar};
 use firn_storage::{Judge, Table};
@@ -98,8 +99,8 @@ pub trait Source: Send + Sync {
         None
     }
 
-    /// The oid of the index by which [`Source::open_lookup`] finds rows by values of some attributes.
-    fn index_by(&self, _attributes: &[i16]) -> Option<u32> {
+    /// The oid of the index by which [`Source::open_lookup`] finds rows by values of some attributes, in an order if there is one.
+    fn index_by(&self, _attributes: &[i16], _order: &[AttributeOrder]) -> Option<u32> {
         None
     }
 
@@ -137,8 +138,15 @@ pub trait Source: Send + Sync {
     fn open(&self, request: &Request<'_>, reader: Reader<'_>) -> Result<Arc<dyn Scan>>;
 
     /// Binds look-ups to what the reader sees: of rows by values of some attributes, with which one of its
-    /// [indexes](Source::indexes) begins. Keys are logged as they are looked up. Panics if there is no such index.
-    fn open_lookup(&self, _: &Request<'_>, attributes: &[i16], _: Reader<'_>) -> Result<Arc<dyn Lookup>> {
+    /// [indexes](Source::indexes) begins. `first` is an order that such an index keeps, and how many rows of each key are wanted: the
+    /// first ones; more may be found. Keys are logged as they are looked up. Panics if there is no such index.
+    fn open_lookup(
+        &self,
+        _: &Request<'_>,
+        attributes: &[i16],
+        _first: Option<(&[AttributeOrder], usize)>,
+        _: Reader<'_>,
+    ) -> Result<Arc<dyn Lookup>> {
         panic!("no index begins with the attributes {attributes:?}")
     }
 }

@@ -242,7 +242,7 @@ pub struct Join {
 }
 
 /// How a join finds partners. It makes no difference to the rows.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
+#[derive(Clone, PartialEq, Default, Debug)]
 pub enum JoinMethod {
     /// The right input is kept, in a hash table if conditions are equalities, and the left one is read along it.
     #[default]
@@ -250,16 +250,33 @@ pub enum JoinMethod {
     /// The left input is kept, and the right one is read along it: of a left, semi or anti join, for which it is noted which left
     /// rows have had a partner.
     BuildLeft,
-    /// An index finds the partners of each left row by these attributes of the right input, a scan: conditions equate each with
-    /// what the row gives.
-    Index(Vec<i16>),
+    /// An index finds the partners of each left row.
+    Index(ByIndex),
+}
+
+/// How an index finds partners.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ByIndex {
+    /// By these attributes of the right input, a scan: conditions equate each with what the left row gives.
+    pub attributes: Vec<i16>,
+    /// If nothing above uses more of the partners of a left row than the first ones: which. Others need not be found.
+    pub first: Option<FirstRows>,
+}
+
+/// The first rows in an order.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FirstRows {
+    /// The order.
+    pub order: Vec<SortKey>,
+    /// How many: a bigint that is a constant or a parameter. NULL is all.
+    pub count: Scalar,
 }
 
 impl JoinMethod {
     /// The attributes that an index is asked for; none if it is another method.
     pub fn by_index(&self) -> &[i16] {
         match self {
-            JoinMethod::Index(attributes) => attributes,
+            JoinMethod::Index(index) => &index.attributes,
             JoinMethod::BuildRight | JoinMethod::BuildLeft => &[],
         }
     }

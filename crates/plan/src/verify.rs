@@ -10,11 +10,12 @@
 use crate::column::{Column, ColumnInfo};
 use crate::function::{Function, FunctionKind, is_polymorphic};
 use crate::operator::{
-    Assignment, Bound, Frame, Image, IterateId, JoinKind, JoinMethod, MergeAction, Operator, SetCalls,
-    SharedId, SortKey,
+    Assignment, Bound, FirstRows, Frame, Image, IterateId, JoinKind, JoinMethod, MergeAction, Operator,
+    SetCalls, SharedId, SortKey,
 };
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Scope, same_form, scope_above};
+use crate::rewrite::first_rows::order_of;
 use crate::rewrite::join_methods::has_keys;
 use crate::scalar::{Scalar, Values};
 use firn_base::{Type, TypeId, Value};
@@ -166,7 +167,7 @@ impl Verifier<'_> {
                             format!("a {:?} join cannot build on its left side", join.kind)
                         })?;
                     }
-                    JoinMethod::Index(_) => {
+                    JoinMethod::Index(ref index) => {
                         let kind = !matches!(join.kind, JoinKind::Full | JoinKind::Mark);
                         let has_keys = match &self.plan[join.right] {
                             Operator::Scan(scan) => has_keys(join, scan, &self.plan.columns),
@@ -174,6 +175,21 @@ impl Verifier<'_> {
                         };
                         ensure(kind && !join.dependent && has_keys, || {
                             "a join has no key for its index".to_owned()
+                        })?;
+                        let is_known = |first: &FirstRows| {
+                            let is_count =
+                                matches!(first.count, Scalar::Constant(..) | Scalar::Parameter(..));
+                            let is_of_scan = match &self.plan[join.right] {
+                                Operator::Scan(scan) => {
+                                    order_of(scan, &first.order, &self.plan.columns).is_some()
+                                }
+                                _ => false,
+                            };
+                            join.kind == JoinKind::Inner && is_count && is_of_scan
+                        };
+                        ensure(index.first.as_ref().is_none_or(is_known), || {
+                            "an index finds the first rows in an order of a scan, for an inner join"
+                                .to_owned()
                         })?;
                     }
                 }

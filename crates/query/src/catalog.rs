@@ -11,8 +11,9 @@ use firn_executor::Source;
 use firn_plan::operator::SourceId;
 use firn_txn::Catalog;
 use firn_txn::catalog::{
-    ColumnDef, ConstraintKind, Deferral, Identity, IndexDef, Oid, SequenceDef, TableDef, ViewDef,
+    ColumnDef, ConstraintKind, Deferral, Identity, IndexDef, Oid, SchemaDef, SequenceDef, TableDef, ViewDef,
 };
+use firn_txn::dependencies::{CatalogRelation, Dependencies, TrackedCatalog};
 use firn_vector::Registry;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -46,7 +47,7 @@ pub struct Names<'a> {
 /// A catalog while a statement is bound.
 pub struct Binding<'a> {
     registry: &'a Registry,
-    catalog: &'a Catalog,
+    catalog: TrackedCatalog<'a>,
     names: Names<'a>,
     others: &'a dyn Relations,
     found: RefCell<Cache>,
@@ -68,7 +69,18 @@ impl<'a> Binding<'a> {
         names: Names<'a>,
         others: &'a dyn Relations,
     ) -> Binding<'a> {
+        let catalog = TrackedCatalog::new(catalog);
         Binding { registry, catalog, names, others, found: RefCell::default() }
+    }
+
+    /// What has been read of the catalog so far.
+    pub fn dependencies(&self) -> Dependencies {
+        self.catalog.dependencies()
+    }
+
+    /// Records what a change of rows of a table reads of the catalog.
+    pub(crate) fn record_change_of(&self, table: &Arc<TableDef>) {
+        self.catalog.record_change_of(table);
     }
 
     /// The sources that the plan has to hold.
@@ -81,7 +93,10 @@ impl<'a> Binding<'a> {
         let definition = &table.columns[column.index()];
         match definition.identity {
             None => definition.default.clone(),
-            Some(_) => self.sequence_of(table.oid, column.0).map(|sequence| self.next_value(sequence)),
+            Some(_) => {
+                let found = self.catalog.sequence_of(table.oid, column.0);
+                found.map(|(sequence, schema)| next_value(sequence, schema))
+            }
         }
     }
 
@@ -116,14 +131,12 @@ impl<'a> Binding<'a> {
             return Ok(Some(self.keep(found)));
         }
         let Some(definition) = self.catalog.schema(schema) else { return Ok(None) };
-        if let Some(table) = self.catalog.table(definition.oid, name) {
-            return Ok(Some(self.known_table(schema, table)));
-        }
-        if let Some(view) = self.catalog.view(definition.oid, name) {
-            return Ok(Some(Arc::new(self.view(schema, view))));
-        }
-        let sequence = self.catalog.sequence(definition.oid, name);
-        Ok(sequence.map(|sequence| Arc::new(sequence_relation(schema, sequence))))
+        let found = self.catalog.relation(definition.oid, name);
+        Ok(found.map(|relation| match relation {
+            CatalogRelation::Table(table) => self.known_table(schema, table),
+            CatalogRelation::View(view) => Arc::new(self.view(schema, view)),
+            CatalogRelation::Sequence(sequence) => Arc::new(sequence_relation(schema, sequence)),
+        }))
     }
 
     /// The relation of a table. Of a definition that this thread has met lately it is the same one.
@@ -211,18 +224,12 @@ impl<'a> Binding<'a> {
             has_system_columns: false,
         }
     }
+}
 
-    /// The sequence that an identity column draws from.
-    fn sequence_of(&self, table: Oid, column: u16) -> Option<&SequenceDef> {
-        let owns = |sequence: &&Arc<SequenceDef>| sequence.owner == Some((table, column));
-        self.catalog.sequences.values().find(owns).map(|sequence| &**sequence)
-    }
-
-    fn next_value(&self, sequence: &SequenceDef) -> String {
-        let schema = self.catalog.schemas.get(&sequence.schema).map_or("", |schema| &schema.name);
-        let name = format!("{}.{}", quoted(schema), quoted(&sequence.name));
-        format!("nextval('{}'::regclass)", name.replace('\'', "''"))
-    }
+/// The call that draws from a sequence.
+fn next_value(sequence: &SequenceDef, schema: &SchemaDef) -> String {
+    let name = format!("{}.{}", quoted(&schema.name), quoted(&sequence.name));
+    format!("nextval('{}'::regclass)", name.replace('\'', "''"))
 }
 
 /// The attributes of a sequence as a relation, with their types.

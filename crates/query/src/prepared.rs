@@ -25,6 +25,7 @@ use firn_storage::Table;
 use firn_syntax::tree::{Expr, Statement, TypeName};
 use firn_txn::Transaction;
 use firn_txn::catalog::{Oid, TableDef};
+use firn_txn::dependencies::Dependencies;
 use firn_vector::context::detached;
 use firn_vector::{Context, Registry};
 use std::collections::HashMap;
@@ -34,7 +35,8 @@ pub use firn_executor::short::Done;
 /// A column of a result.
 pub type ResultColumn = OutputColumn;
 
-/// A statement that can be run any number of times. It belongs to the version of the catalog that it was bound with.
+/// A statement that can be run any number of times, as long as its [dependencies](Prepared::dependencies) hold in the catalog of the
+/// transaction that runs it.
 pub struct Prepared {
     columns: Arc<[ResultColumn]>,
     parameters: Vec<Type>,
@@ -51,6 +53,7 @@ pub struct Prepared {
     bytes: usize,
     /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
     targets: Option<Arc<TargetSet>>,
+    dependencies: Dependencies,
 }
 
 /// A plan is made anew when a table has so many times the rows that it was planned with.
@@ -178,7 +181,9 @@ impl Prepared {
             Some(changed) => {
                 let named = changed.iter().map(|id| (*id, tables[&Oid(id.0)].clone()));
                 let named: Vec<(SourceId, Arc<TableDef>)> = named.collect();
-                Some(TargetSet::compile(transaction.catalog(), &named, &expressions)?)
+                let set = TargetSet::compile(transaction.catalog(), &named, &expressions)?;
+                set.definitions().for_each(|table| binding.record_change_of(table));
+                Some(set)
             }
             None => None,
         };
@@ -210,6 +215,7 @@ impl Prepared {
             held,
             registry,
             bytes,
+            dependencies: binding.dependencies(),
         })
     }
 
@@ -221,6 +227,11 @@ impl Prepared {
     /// The types of its parameters, from `$1` on.
     pub fn parameters(&self) -> &[Type] {
         &self.parameters
+    }
+
+    /// What it was made of in the catalog.
+    pub fn dependencies(&self) -> &Dependencies {
+        &self.dependencies
     }
 
     /// The plan that it runs by.
@@ -254,6 +265,11 @@ impl Prepared {
     /// Whether few rows are expected to be touched, so that [`Prepared::run_short`] or [`Prepared::execute_short`] is worth a call.
     pub fn is_short(&self) -> bool {
         self.short.is_some()
+    }
+
+    /// Whether it finds every row that it reads by all of a unique key, so that its plan does not depend on values and estimates.
+    pub fn is_by_keys(&self) -> bool {
+        self.short.as_ref().is_some_and(ShortProgram::is_by_keys)
     }
 
     /// Whether it runs as pipelines and a table has so many more rows by now that another plan may be better.

@@ -39,9 +39,9 @@ pub(crate) struct Open {
     used: bool,
     /// Whether DDL has been run.
     pub changed_catalog: bool,
-    /// Plans of the catalog that the block reads, once other transactions have changed the catalog: no other transaction
+    /// Plans of objects that only this block sees as it does: it has changed them, or others have since it began. No other transaction
     /// can use these plans. They rest with the transaction and are dropped with it.
-    old_plans: PlanCache,
+    own_plans: PlanCache,
     /// The settings that ROLLBACK restores.
     settings: Settings,
     /// The error that failed the block, if one has.
@@ -109,10 +109,10 @@ impl Block {
         }
     }
 
-    /// Where plans of an older catalog are kept, as long as the block reads that catalog.
-    pub fn old_plans(&self) -> Option<&PlanCache> {
+    /// Where plans are kept that only this block can use.
+    pub fn own_plans(&self) -> Option<&PlanCache> {
         match self {
-            Block::Open(open) => Some(&open.old_plans),
+            Block::Open(open) => Some(&open.own_plans),
             Block::Idle | Block::Failed(_) => None,
         }
     }
@@ -194,13 +194,13 @@ impl Connection {
         {
             let (shared, changed_catalog) = (&self.shared, open.changed_catalog);
             let lay = |at_rest| Resting::new(at_rest, self.streams.list(), shared, changed_catalog, timeout);
-            open.place.rest(&mut open.old_plans, lay);
+            open.place.rest(&mut open.own_plans, lay);
         }
     }
 
     /// The connection is no longer idle.
     pub(crate) fn wake(&mut self) {
-        if self.block.open().is_some_and(|open| !open.place.wake(&mut open.old_plans)) {
+        if self.block.open().is_some_and(|open| !open.place.wake(&mut open.own_plans)) {
             self.streams.abandon();
             self.block = match std::mem::replace(&mut self.block, Block::Idle) {
                 Block::Open(open) => Block::Failed(open),
@@ -288,7 +288,7 @@ impl Connection {
     fn release_rows(&mut self) {
         let Block::Failed(open) = &mut self.block else { return };
         // They pin tables, which other transactions may have dropped.
-        open.old_plans = PlanCache::default();
+        open.own_plans = PlanCache::default();
         match open.savepoints.last() {
             None => {
                 open.place.lose(Loss::RolledBack);
@@ -437,7 +437,7 @@ impl Connection {
             used: false,
             failure: None,
             changed_catalog: false,
-            old_plans: PlanCache::default(),
+            own_plans: PlanCache::default(),
             settings,
         }));
         Ok(())

@@ -1,17 +1,24 @@
 //! Plans shared by the connections of a database.
 //!
-//! The key is the statement's text and the parameter types that were declared. A cached plan is used
-//! only if it is bound to the catalog and the facts of the caller; otherwise it is replaced.
+//! The key is the text of a statement, or the form that statements share which differ in literals ([`firn_sql::literals`]), and the
+//! types of the parameters. A cached plan is used
+//! only if the caller's catalog has the same of all objects that it was made of, and the facts of the caller are those that it is bound to;
+//! otherwise it is replaced.
 //! Two generations bound the size: a young generation that has too many plans, or too many bytes, becomes the old one, and the plans
 //! of the previous old generation that were not used since are dropped.
 //!
-//! A plan pins the tables that it reads, with all their rows. So at the end of DDL, plans of other
-//! catalogs are dropped: no statement could use them, and dropped or truncated tables must release their memory.
+//! A plan pins the tables that it reads, with all their rows, and dropped or truncated tables must release their memory. So at the end of
+//! DDL the plans are dropped that do not hold in the newest catalog ([`firn_txn::dependencies`]); plans of other objects remain.
 //! Statements that are prepared keep their plans likewise ([`crate::statement`]).
+//!
+//! Invariant: every plan holds in the newest catalog, except between its publication and the end of its DDL. Plans that only one
+//! transaction can use, since it reads an older catalog or one that it has changed, are in a cache of its own.
 
 use firn_base::TypeId;
 use firn_base::sync::{Arc, Mutex};
 use firn_sql::Plan;
+use firn_txn::Engine;
+use firn_txn::dependencies::CatalogLookup;
 use std::collections::HashMap;
 
 /// Plans of one generation.
@@ -35,8 +42,6 @@ struct Generations {
     old: HashMap<Key, Arc<Plan>>,
     /// The estimated bytes of the young ones.
     young_bytes: usize,
-    /// The newest committed catalog version that the cache has seen. Plans of older ones are not kept.
-    catalog_version: u64,
 }
 
 impl PlanCache {
@@ -48,51 +53,56 @@ impl PlanCache {
         usable: impl Fn(&Plan) -> bool,
     ) -> Option<Arc<Plan>> {
         let key = (Box::from(text), Box::from(types));
+        let generations = self.generations.lock();
+        let found = generations.young.get(&key).or_else(|| generations.old.get(&key));
+        let plan = found?.clone();
+        drop(generations);
+        // Looking it over takes long after DDL. Another caller may be able to use a plan that this one cannot.
+        usable(&plan).then_some(())?;
         let mut generations = self.generations.lock();
-        if let Some(plan) = generations.young.get(&key) {
-            return usable(plan).then(|| plan.clone());
+        if let Some(plan) = generations.old.remove(&key) {
+            generations.put(key, plan);
         }
-        let plan = generations.old.remove(&key).filter(|plan| usable(plan))?;
-        generations.put(key, plan.clone());
         Some(plan)
     }
 
-    /// Keeps a plan.
-    pub fn put(&self, text: &str, types: &[Option<TypeId>], plan: Arc<Plan>) {
-        if text.len() > LONGEST_TEXT || plan.memory() > GENERATION_BYTES / 4 {
-            return;
-        }
+    /// Keeps a plan for all transactions. Returns whether it does: it keeps none that does not hold in the newest catalog.
+    pub fn put(&self, text: &str, types: &[Option<TypeId>], plan: &Arc<Plan>, engine: &Engine) -> bool {
         let mut generations = self.generations.lock();
-        // A transaction that still reads an older catalog may arrive late.
-        if plan.catalog_version >= generations.catalog_version {
-            generations.put((Box::from(text), Box::from(types)), plan);
+        // Asked for under the lock: of DDL that commits later the end comes later, and looks at this plan.
+        let holds = plan.holds_in_newest(&CatalogLookup::of_few(&engine.catalog()));
+        if holds {
+            generations.keep(text, types, plan);
         }
+        holds
     }
 
-    /// DDL has ended, and this is the version of the catalog now: plans of all other catalogs are dropped, also those of
-    /// a catalog that was rolled back.
-    pub fn keep_only(&self, catalog_version: u64) {
+    /// Keeps a plan for the transaction that owns the cache.
+    pub fn put_own(&self, text: &str, types: &[Option<TypeId>], plan: &Arc<Plan>) {
+        self.generations.lock().keep(text, types, plan);
+    }
+
+    /// DDL has ended: drops the plans that do not hold in what was the newest catalog after that, also those of a catalog that was
+    /// rolled back.
+    pub fn discard_outdated(&self, newest: &CatalogLookup<'_>) {
         let mut generations = self.generations.lock();
-        // Two transactions that have committed one after the other may arrive here in reverse order.
-        if catalog_version < generations.catalog_version {
-            return;
-        }
-        generations.catalog_version = catalog_version;
         let Generations { young, old, .. } = &mut *generations;
-        let others = |_: &Key, plan: &mut Arc<Plan>| plan.catalog_version != catalog_version;
-        let gone: Vec<(Key, Arc<Plan>)> = young.extract_if(others).chain(old.extract_if(others)).collect();
+        let is_outdated = |_: &Key, plan: &mut Arc<Plan>| !plan.holds_in_newest(newest);
+        let gone: Vec<(Key, Arc<Plan>)> =
+            young.extract_if(is_outdated).chain(old.extract_if(is_outdated)).collect();
         generations.young_bytes = generations.young.iter().map(|(key, plan)| bytes(key, plan)).sum();
         // Tables may be freed with them, which takes time.
         drop(generations);
         drop(gone);
     }
 
-    /// Whether all plans are bound to this version of the catalog.
+    /// Whether all plans hold in the newest catalog.
     #[cfg(test)]
-    pub fn are_all_of(&self, catalog_version: u64) -> bool {
+    pub fn all_hold(&self, engine: &Engine) -> bool {
         let generations = self.generations.lock();
+        let catalog = engine.catalog();
         let mut plans = generations.young.values().chain(generations.old.values());
-        plans.all(|plan| plan.catalog_version == catalog_version)
+        plans.all(|plan| plan.holds_in_newest(&CatalogLookup::of_few(&catalog)))
     }
 
     /// What they take.
@@ -115,6 +125,13 @@ impl PlanCache {
 }
 
 impl Generations {
+    /// As [`Generations::put`], unless the plan or its key is too large.
+    fn keep(&mut self, text: &str, types: &[Option<TypeId>], plan: &Arc<Plan>) {
+        if text.len() <= LONGEST_TEXT && plan.memory() <= GENERATION_BYTES / 4 {
+            self.put((Box::from(text), Box::from(types)), plan.clone());
+        }
+    }
+
     fn put(&mut self, key: Key, plan: Arc<Plan>) {
         let more = bytes(&key, &plan);
         if self.young.len() >= GENERATION_PLANS || self.young_bytes + more > GENERATION_BYTES {

@@ -322,7 +322,7 @@ impl Connection {
             self.refuse_in_failed_block(parsed)?;
             refuse(&parsed.statement)?;
         }
-        self.make_statement(parsed, types)
+        self.make_statement(parsed, types, true)
     }
 
     /// Lends the block's transaction, or a temporary one, to a statement that reads.
@@ -521,7 +521,8 @@ impl Connection {
             if plan.is_short() && self.synchronous_commit {
                 transaction.track_read_durability();
             }
-            let output = plan.query(&transaction, &parameters, &self.options, values);
+            let output =
+                plan.query(&transaction, prepared.values_of(&plan, &parameters), &self.options, values);
             // The plan is released before the wait for the disk.
             drop(plan);
             return match output {
@@ -541,7 +542,7 @@ impl Connection {
         self.begin_statement();
         let mut query = |connection: &Self, transaction: &Transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.query(transaction, &parameters, &connection.options, values)
+            plan.query(transaction, prepared.values_of(&plan, &parameters), &connection.options, values)
         };
         let output = match self.block.transaction() {
             Some(transaction) => query(self, transaction),
@@ -570,7 +571,7 @@ impl Connection {
         self.refuse_read_only(&effect.command())?;
         let changed = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.change(transaction, &parameters, &connection.options)
+            plan.change(transaction, prepared.values_of(&plan, &parameters), &connection.options)
                 .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         let columns = prepared.columns.clone().expect("a query has columns");
@@ -587,7 +588,7 @@ impl Connection {
         self.refuse_read_only(verb)?;
         let outcome = self.in_transaction(|connection, transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
-            plan.change(transaction, &parameters, &connection.options)
+            plan.change(transaction, prepared.values_of(&plan, &parameters), &connection.options)
                 .map_err(|error| with_table_of_constraint(error, transaction.catalog()))
         })?;
         match &prepared.columns {

@@ -24,6 +24,7 @@ const MOST_KEPT_BYTES: usize = 16 << 20;
 
 /// A cursor of DECLARE.
 pub(crate) struct Cursor {
+    name: Box<str>,
     rows: Rows,
     /// The columns that FETCH returns.
     columns: Arc<[Column]>,
@@ -35,6 +36,8 @@ pub(crate) struct Cursor {
     /// The number of the current row, from 1 on; after the end, the number of the last row; 0 before the first one.
     position: u64,
     is_past_end: bool,
+    /// Whether reading its rows has failed: then some may be lost, and it returns none any more.
+    has_failed: bool,
     /// WITH HOLD
     pub hold: bool,
     /// Whether it outlives the block that it was declared in: the block has committed, or there was none.
@@ -135,6 +138,7 @@ impl Cursor {
             None => drawn.clone(),
         };
         Cursor {
+            name: declared.name.text.clone(),
             rows,
             columns,
             table,
@@ -142,6 +146,7 @@ impl Cursor {
             passed,
             position: 0,
             is_past_end: false,
+            has_failed: false,
             hold: declared.with_hold,
             kept: false,
             listed,
@@ -161,7 +166,7 @@ impl Cursor {
 
     /// The `ctid` of the current row, if there is one. The cursor has a [table](Cursor::table).
     pub fn row_id(&self) -> Result<Option<Value>> {
-        if !self.is_on_row() {
+        if !self.is_on_row() || self.has_failed {
             return Ok(None);
         }
         let row = match &self.passed {
@@ -188,13 +193,14 @@ impl Cursor {
         self.rows.failed_ahead()
     }
 
-    /// The rows of FETCH. 55000 if it would have to go backward and cannot.
+    /// The rows of FETCH. 55000 if it would have to go backward and cannot, or after an error.
     pub fn fetch(&mut self, direction: FetchDirection) -> Result<Fetched> {
         self.go(direction, true)
     }
 
     /// How many rows MOVE passes that FETCH would return.
     pub fn move_by(&mut self, direction: FetchDirection) -> Result<u64> {
+        self.check_failed()?;
         match direction {
             // It does not move, and so need not go backward.
             FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
@@ -204,8 +210,26 @@ impl Cursor {
         }
     }
 
-    /// The rows of FETCH. If they are not `wanted`, only their count is right.
+    /// The rows of FETCH. If they are not `wanted`, only their count is right. The cursor cannot be used after an error.
     fn go(&mut self, direction: FetchDirection, wanted: bool) -> Result<Fetched> {
+        self.check_failed()?;
+        let fetched = self.read(direction, wanted);
+        self.has_failed = fetched.is_err();
+        fetched
+    }
+
+    /// 55000 after an error.
+    fn check_failed(&self) -> Result<()> {
+        match self.has_failed {
+            false => Ok(()),
+            true => {
+                let message = format!("portal \"{}\" cannot be run", self.name);
+                Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
+            }
+        }
+    }
+
+    fn read(&mut self, direction: FetchDirection, wanted: bool) -> Result<Fetched> {
         match direction {
             FetchDirection::Forward(0) | FetchDirection::Backward(0) | FetchDirection::Relative(0) => {
                 if self.is_on_row() {

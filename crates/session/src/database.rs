@@ -11,6 +11,7 @@ use firn_sql::activity::Sessions;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::{Settings, print_memory};
 use firn_sql::{Forced, SpillArea};
+use firn_txn::dependencies::CatalogLookup;
 use firn_txn::{Config, Engine};
 use std::path::Path;
 
@@ -51,12 +52,14 @@ impl Shared {
         SpillArea::new(Arc::new(RealDisk), self.engine.temporary_directory(), limit.unwrap_or(u64::MAX))
     }
 
-    /// DDL has been committed or rolled back: what remains of other catalogs is dropped.
+    /// DDL has been committed or rolled back: plans of what has changed are dropped.
     #[cold]
     pub fn note_end_of_ddl(&self) {
-        let catalog_version = self.engine.catalog_version();
-        self.plans.keep_only(catalog_version);
-        self.statements.keep_only(catalog_version);
+        // Plans that are kept meanwhile hold in this catalog or a newer one; the DDL of that examines them.
+        let catalog = self.engine.catalog();
+        let newest = CatalogLookup::of_many(&catalog);
+        self.plans.discard_outdated(&newest);
+        self.statements.discard_outdated(&newest);
     }
 }
 

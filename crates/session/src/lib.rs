@@ -186,6 +186,8 @@ mod cursor_tests;
 #[cfg(test)]
 mod deferred_tests;
 #[cfg(test)]
+mod dependency_tests;
+#[cfg(test)]
 mod depth_tests;
 #[cfg(test)]
 mod drawn_tests;
@@ -209,6 +211,8 @@ mod plan_tests;
 mod position_tests;
 #[cfg(test)]
 mod precision_tests;
+#[cfg(test)]
+mod shared_plan_tests;
 #[cfg(test)]
 mod source_tests;
 #[cfg(test)]

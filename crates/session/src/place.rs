@@ -122,20 +122,20 @@ impl Place {
     }
 
     /// Lays the transaction to rest, with the plans that belong to it, if it is here.
-    pub fn rest(&mut self, old_plans: &mut PlanCache, lay: impl FnOnce(AtRest) -> Resting) {
+    pub fn rest(&mut self, own_plans: &mut PlanCache, lay: impl FnOnce(AtRest) -> Resting) {
         // Until it rests no other thread reads this.
         if let Some(transaction) = self.take() {
-            let old_plans = std::mem::take(old_plans);
-            *self = Place::Resting(lay(AtRest { transaction, old_plans }));
+            let own_plans = std::mem::take(own_plans);
+            *self = Place::Resting(lay(AtRest { transaction, own_plans }));
         }
     }
 
     /// Takes the transaction back from its rest, with its plans; false if the timer has ended it.
-    pub fn wake(&mut self, old_plans: &mut PlanCache) -> bool {
+    pub fn wake(&mut self, own_plans: &mut PlanCache) -> bool {
         let Place::Resting(resting) = self else { return true };
         match resting.wake() {
             Some(at_rest) => {
-                *old_plans = at_rest.old_plans;
+                *own_plans = at_rest.own_plans;
                 *self = Place::Here(at_rest.transaction);
                 true
             }

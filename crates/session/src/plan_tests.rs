@@ -49,14 +49,19 @@ fn no_prepared_statement_keeps_a_table_that_is_dropped_or_truncated() {
 fn a_block_that_reads_an_older_catalog_keeps_its_plans_for_itself_until_it_ends() {
     let database = Database::memory().unwrap();
     let (mut connection, mut other) = (database.connect(), database.connect());
-    other.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
-    let text = "SELECT count(*) FROM t";
-    let kept = |connection: &Connection| connection.block.old_plans()?.get(text, &[], |_| true);
+    other
+        .execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t")
+        .unwrap();
+    let text = "SELECT count(*) FROM v";
+    let kept = |connection: &Connection| connection.block.own_plans()?.get(text, &[], |_| true);
     for (number, ends) in ["COMMIT", "ROLLBACK", "an error"].into_iter().enumerate() {
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").unwrap();
         connection.query(text).unwrap();
         assert!(kept(&connection).is_none(), "it reads the same catalog as all others");
         other.execute(&format!("CREATE TABLE u{number} (a bigint)")).unwrap();
+        connection.query(text).unwrap();
+        assert!(kept(&connection).is_none(), "it reads the same view as all others");
+        other.execute("CREATE OR REPLACE VIEW v AS SELECT a FROM t WHERE a > 0").unwrap();
         let statement = connection.prepare(text).unwrap();
         let plan = kept(&connection).expect("it was planned");
         assert!(!statement.keeps_plan());
@@ -80,24 +85,33 @@ fn a_block_that_was_idle_for_too_long_keeps_no_plans() {
     const HURRY: &str = "SET LOCAL idle_in_transaction_session_timeout = '5ms'";
     let database = Database::memory().unwrap();
     let (mut connection, mut other) = (database.connect(), database.connect());
-    other.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
-    let text = "SELECT count(*) FROM t";
+    other
+        .execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t")
+        .unwrap();
+    let kept = |connection: &Connection, text: &str| {
+        let own_plans = connection.block.own_plans().expect("it is in a block");
+        own_plans.get(text, &[], |_| true).expect("no other transaction can use it")
+    };
+    let text = "SELECT count(*) FROM v";
     connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM t").unwrap();
-    other.execute("CREATE TABLE u (a bigint)").unwrap();
+    other.execute("CREATE OR REPLACE VIEW v AS SELECT a FROM t WHERE a > 0").unwrap();
     connection.query(text).unwrap();
-    let old_plans = connection.block.old_plans().expect("it is in a block");
-    let plan = old_plans.get(text, &[], |_| true).expect("the catalog has changed");
+    let plan = kept(&connection, text);
     connection.execute(HURRY).unwrap();
     until(|| connection.status() == TransactionStatus::Failed);
     assert_eq!(Arc::strong_count(&plan), 1);
     connection.execute("ROLLBACK").unwrap();
-    // Plans of its own catalog, which all transactions could have used, are dropped as well.
-    connection.execute("BEGIN; CREATE TABLE own (a bigint); SELECT count(*) FROM own").unwrap();
-    let are_all_of_the_newest = || database.shared.plans.are_all_of(database.engine().catalog_version());
-    assert!(!are_all_of_the_newest());
+    // Plans of what it has changed are dropped as well.
+    let text = "SELECT count(*) FROM own";
+    connection.execute("BEGIN; CREATE TABLE own (a bigint)").unwrap();
+    let statement = connection.prepare(text).unwrap();
+    assert!(statement.keeps_plan() && database.shared.statements.lists(&statement));
+    let plan = kept(&connection, text);
+    assert!(database.shared.plans.all_hold(database.engine()));
     connection.execute(HURRY).unwrap();
     until(|| connection.status() == TransactionStatus::Failed);
-    assert!(are_all_of_the_newest());
+    assert_eq!(Arc::strong_count(&plan), 1);
+    assert!(!statement.keeps_plan() && !database.shared.statements.lists(&statement));
 }
 
 /// The next DDL does not examine statements whose plans earlier DDL has taken.
@@ -111,7 +125,7 @@ fn only_statements_that_keep_a_plan_are_listed() {
     let listed = &database.shared.statements;
     assert!(statements.iter().all(|statement| statement.keeps_plan() && listed.lists(statement)));
     for number in 0..2 {
-        connection.execute(&format!("CREATE TABLE u{number} (a bigint)")).unwrap();
+        connection.execute(&format!("ALTER TABLE t ADD COLUMN b{number} bigint")).unwrap();
         assert!(!statements.iter().any(|statement| statement.keeps_plan()));
         assert_eq!(listed.len(), 0);
         // It keeps a plan again, and does not lose it where nothing has changed.
@@ -123,7 +137,7 @@ fn only_statements_that_keep_a_plan_are_listed() {
     }
     // A statement that was dropped does not remain on the list either.
     drop(statements);
-    connection.execute("DROP TABLE u0").unwrap();
+    connection.execute("DROP TABLE t").unwrap();
     assert_eq!(listed.len(), 0);
 }
 
@@ -156,8 +170,10 @@ fn sessions_that_share_a_statement_each_find_its_plan_until_ddl_ends() {
 fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
     let database = Database::memory().unwrap();
     let (mut connection, mut owner) = (database.connect(), database.connect());
-    connection.execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1)").unwrap();
-    let texts = ["SELECT a FROM t WHERE a = 1", "SELECT count(*) FROM t", "DELETE FROM t WHERE a = 2"];
+    connection
+        .execute("CREATE TABLE t (a bigint PRIMARY KEY); INSERT INTO t VALUES (1); CREATE VIEW v AS SELECT a FROM t")
+        .unwrap();
+    let texts = ["SELECT a FROM v WHERE a = 1", "SELECT count(*) FROM v", "DELETE FROM t WHERE a = 2"];
     let statements = texts.map(|text| owner.prepare(text).unwrap());
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -173,13 +189,17 @@ fn no_plan_of_an_older_catalog_outlives_ddl_unlisted() {
             });
         }
         for _ in 0..20 {
-            connection.execute("CREATE TABLE u (a bigint); DROP TABLE u").unwrap();
+            connection
+                .execute(
+                    "CREATE OR REPLACE VIEW v AS SELECT a FROM t; CREATE TABLE u (a bigint); DROP TABLE u",
+                )
+                .unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
     let listed = &database.shared.statements;
     assert!(statements.iter().all(|statement| !statement.keeps_plan() || listed.lists(statement)));
-    connection.execute("DROP TABLE t").unwrap();
+    connection.execute("DROP TABLE t CASCADE").unwrap();
     assert!(!statements.iter().any(|statement| statement.keeps_plan()));
     assert_eq!(listed.len(), 0);
 }
@@ -273,7 +293,7 @@ fn the_cache_keeps_as_many_plans_as_there_are_bytes_for() {
         assert!(most <= 32 << 20, "{most}");
     }
     assert!(plans().0 < 80 && most > 16 << 20, "{:?}, {most}", plans());
-    connection.execute("CREATE TABLE u (a bigint)").unwrap();
+    connection.execute("ALTER TABLE t ADD COLUMN b bigint").unwrap();
     assert_eq!(plans(), (0, 0));
 }
 

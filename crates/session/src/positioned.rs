@@ -97,7 +97,7 @@ impl Connection {
         let types: Vec<_> = plain.parameters().iter().map(|ty| Some(ty.id)).collect();
         let parsed = parse::parse_one(&text).ok()??;
         // The query may have aggregates.
-        let statement = self.make_statement(Some(parsed), &types).ok()?;
+        let statement = self.make_statement(Some(parsed), &types, false).ok()?;
         let columns = |statement: &Statement| statement.columns().map_or(0, |columns| columns.len());
         (columns(&statement) == columns(plain) + 1).then_some((statement, table))
     }

@@ -28,8 +28,8 @@ pub(crate) struct Rest {
 /// What a block releases when it ends without its connection.
 pub(crate) struct AtRest {
     pub transaction: Transaction,
-    /// Plans of the older catalog that it reads.
-    pub old_plans: PlanCache,
+    /// Plans that only it can use.
+    pub own_plans: PlanCache,
 }
 
 /// The connection's half of it.
@@ -73,10 +73,10 @@ impl Rest {
         }
         // Under the lock: a connection that returns meanwhile begins when everything is released. Until then the
         // database is open, since the connection cannot be dropped either.
-        if let Some(AtRest { transaction, old_plans }) = at_rest.take() {
+        if let Some(AtRest { transaction, own_plans }) = at_rest.take() {
             transaction.engine().statistics().idle_timeouts.count();
             transaction.rollback();
-            drop(old_plans);
+            drop(own_plans);
             if let Some(database) = self.notify_of_ddl.as_ref().and_then(Weak::upgrade) {
                 database.note_end_of_ddl();
             }

@@ -1,7 +1,7 @@
 //! Prepared statements, how they are planned, and the plans that they keep.
 //!
 //! A plan pins the tables that it reads, with all their rows, and the client of a prepared statement may be idle for days.
-//! So a database lists its statements. At the end of DDL, plans of other catalogs are removed from them, as from the
+//! So a database lists its statements. At the end of DDL, plans that do not hold in the newest catalog are removed from them, as from the
 //! [cache](crate::cache). So tables that were dropped or truncated release their memory although no client runs the
 //! statements again. A statement keeps its plan under a lock:
 //!
@@ -11,33 +11,37 @@
 //! one of the lists
 //! ```
 //! No thread waits for such a lock. A statement that runs just when DDL ends keeps its plan until it is run again, or
-//! other DDL ends. Plans of the older catalog that a block reads belong to the block, and are dropped with it.
+//! other DDL ends. Plans of the older catalog that a block reads belong to the block, and are dropped with it. A statement may keep a
+//! plan of a catalog that its transaction has changed: the end of that DDL looks at it.
 //!
 //! Taking the lock shared writes to its cache line, for which sessions that run one statement at once would compete.
 //! So once other sessions run a statement than the one that has prepared it, it has several such places, and each session uses one.
 //!
 //! Only statements that keep a plan are listed, so DDL does not examine thousands that were prepared and not used again.
 //!
-//! Invariant: a plan that a statement begins to keep is of no older catalog than its list has seen, and is stored under the
-//! lock of the list. So no plan of an older catalog is kept after DDL. A plan that was stored before the list saw the DDL is
-//! listed, and was examined then. A later one is found to be too old by the list's version. Removing a plan needs no lock of
+//! Invariant: a plan that a statement begins to keep is found to hold in the newest catalog, and is stored, under the lock of the list.
+//! DDL whose catalog was not the newest yet locks the list later, and looks at the plan. Removing a plan needs no lock of
 //! the list.
 //!
 //! Invariant: a statement that keeps a plan is listed.
 
 use crate::Column;
 use crate::connection::Connection;
+use crate::database::Shared;
+use crate::parameters::coerced;
 use crate::positioned::{self, Positioned};
 use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicBool, Mutex, OnceLock, Ordering, RwLock, RwLockReadGuard, Spread, Weak};
-use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId};
+use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_sql::activity::QueryText;
+use firn_sql::literals::SharedForm;
 use firn_sql::parse::{self, Parsed};
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::statement::{change_tag, is_query, without_into};
 use firn_sql::tree::TableSource;
 use firn_sql::{Plan, QueryEffect, tree};
-use firn_txn::Transaction;
+use firn_txn::dependencies::CatalogLookup;
+use firn_txn::{Engine, Transaction};
 use std::ops::Deref;
 
 /// The least number of statements at which a list is searched for dropped ones.
@@ -89,6 +93,8 @@ pub(crate) struct Prepared {
     facts: Arc<SessionFacts>,
     /// The types that the parameters have.
     pub parameters: Vec<Type>,
+    /// Values of literals of its text. A plan that other statements may share has them as parameters.
+    literals: Box<[Value]>,
     /// The columns that it yields: those of its plan, or of SHOW, EXPLAIN, FETCH and EXECUTE, which have none.
     pub columns: Option<Arc<[Column]>>,
     /// If it is a query that does more than read: what.
@@ -125,8 +131,6 @@ struct Listed {
     all: Vec<Weak<Prepared>>,
     /// At this length the list drops the entries of dropped statements.
     most: usize,
-    /// The newest committed catalog version that the list has seen. Plans of older ones are not kept.
-    catalog_version: u64,
 }
 
 impl Deref for PlanInUse<'_> {
@@ -142,6 +146,15 @@ impl Deref for PlanInUse<'_> {
 }
 
 impl Prepared {
+    /// The values of a plan's parameters: those that are given, or those of literals.
+    #[inline]
+    pub fn values_of<'v>(&'v self, plan: &Plan, given: &'v [Value]) -> &'v [Value] {
+        match plan.parameters.len() == given.len() {
+            true => given,
+            false => &self.literals,
+        }
+    }
+
     /// Where a session looks for its plan.
     #[inline]
     fn place_for(&self, session: u32) -> &Place {
@@ -185,10 +198,17 @@ impl Statements {
     }
 
     /// Stores this plan in the statement for a session in place of an older one. It does not if a statement uses that
-    /// one now, or if the plan is too old. A transaction that still reads an older catalog may arrive late.
-    fn keep(&self, statement: &Arc<Prepared>, session: u32, plan: &Arc<Plan>) {
+    /// one now, or if the plan does not hold in the newest catalog. One `with_ddl` may be of a transaction that runs DDL.
+    fn keep(
+        &self,
+        statement: &Arc<Prepared>,
+        session: u32,
+        plan: &Arc<Plan>,
+        engine: &Engine,
+        with_ddl: bool,
+    ) {
         let mut listed = self.list_of(statement).lock();
-        if plan.catalog_version < listed.catalog_version {
+        if !with_ddl && !plan.holds_in_newest(&CatalogLookup::of_few(&engine.catalog())) {
             return;
         }
         let Some(mut kept) = statement.place_for(session).try_write() else { return };
@@ -202,20 +222,14 @@ impl Statements {
         drop(before);
     }
 
-    /// DDL has ended, and this is the version of the catalog now: plans of all others are removed, as from the cache.
-    pub fn keep_only(&self, catalog_version: u64) {
+    /// DDL has ended: removes the plans that do not hold in the newest catalog, as from the cache.
+    pub fn discard_outdated(&self, newest: &CatalogLookup<'_>) {
         for list in self.0.iter() {
             let mut gone = Vec::new();
             let mut listed = list.lock();
-            // Two transactions that have committed one after the other may arrive here in reverse order.
-            if catalog_version < listed.catalog_version {
-                continue;
-            }
-            listed.catalog_version = catalog_version;
             listed.all.retain(|statement| {
                 let Some(statement) = statement.upgrade() else { return false };
-                let is_of_another = |plan: &Plan| plan.catalog_version != catalog_version;
-                let is_listed = statement.take_plans_if(is_of_another, &mut gone);
+                let is_listed = statement.take_plans_if(|plan| !plan.holds_in_newest(newest), &mut gone);
                 statement.is_listed.store(is_listed, Ordering::Relaxed);
                 is_listed
             });
@@ -257,27 +271,41 @@ impl Listed {
 }
 
 impl Connection {
+    /// Prepares a statement. One that is all of its text may share its plan, with literals of the text as parameters.
     pub(crate) fn make_statement(
         &mut self,
         parsed: Option<Parsed>,
         types: &[Option<TypeId>],
+        is_whole_text: bool,
     ) -> Result<Statement> {
         let kind = parsed.as_ref().map_or(Kind::Utility, |parsed| Kind::of(&parsed.statement));
         let inner = match &parsed {
             Some(parsed) if kind == Kind::Utility => inner_of(parsed)?
-                .map(|inner| self.make_statement(Some(parsed.inner(inner)), types))
+                .map(|inner| self.make_statement(Some(parsed.inner(inner)), types, false))
                 .transpose()?,
             _ => None,
         };
         let is_positioned = parsed.as_ref().is_some_and(|parsed| Positioned::of(&parsed.statement).is_some());
+        let mut literals = Box::default();
         let (plan, columns) = match &parsed {
             Some(_) if is_positioned => (None, inner.as_ref().and_then(|inner| inner.columns().cloned())),
             Some(parsed) if kind != Kind::Utility => {
-                let plan = self.with_planner(|connection, transaction| {
-                    connection.plan(parsed, types, transaction, None)
+                let (plan, has_ddl) = self.with_planner(|connection, transaction| {
+                    let shared = match is_whole_text && types.is_empty() {
+                        true => connection.shared_plan(parsed, transaction)?,
+                        false => None,
+                    };
+                    let plan = match shared {
+                        Some((plan, values)) => {
+                            literals = values;
+                            plan
+                        }
+                        None => connection.plan(parsed, types, transaction, None)?,
+                    };
+                    Ok((plan, transaction.has_ddl()))
                 })?;
                 let columns = plan.columns.clone();
-                (Some(plan), columns)
+                (Some((plan, has_ddl)), columns)
             }
             Some(parsed) => (None, self.columns_of(parsed)?),
             None => (None, None),
@@ -290,7 +318,8 @@ impl Connection {
             declared: Box::from(types),
             facts: self.facts.clone(),
             parameters: match (&plan, &inner) {
-                (Some(plan), _) => plan.parameters.clone(),
+                (Some(_), _) if !literals.is_empty() => Vec::new(),
+                (Some((plan, _)), _) => plan.parameters.clone(),
                 (None, Some(inner)) => {
                     // The last parameter is the row of the cursor.
                     let own = inner.parameters().len() - usize::from(is_positioned);
@@ -298,16 +327,18 @@ impl Connection {
                 }
                 (None, None) => Vec::new(),
             },
+            literals,
             inner,
             columns,
-            effect: plan.as_ref().and_then(|plan| plan.effect()),
+            effect: plan.as_ref().and_then(|(plan, _)| plan.effect()),
             session: self.activity.id(),
             place: RwLock::default(),
             places: OnceLock::new(),
             is_listed: AtomicBool::new(false),
         });
-        if let Some(plan) = plan {
-            self.shared.statements.keep(&prepared, prepared.session, &plan);
+        if let Some((plan, has_ddl)) = plan {
+            let Shared { statements, engine, .. } = &*self.shared;
+            statements.keep(&prepared, prepared.session, &plan, engine, has_ddl);
         }
         Ok(Statement { prepared })
     }
@@ -322,29 +353,91 @@ impl Connection {
     ) -> Result<Arc<Plan>> {
         // No other session could use the plan, and the cache would keep what its sources hold.
         if !self.facts.sources.is_empty() || literals.is_some() {
-            return self.new_plan(parsed, types, transaction, literals).map(Arc::new);
+            return self.new_plan(parsed.text(), parsed, types, transaction, literals).map(Arc::new);
         }
-        let is_old = transaction.catalog_version() < self.shared.engine.catalog_version();
-        let cache = self.block.old_plans().filter(|_| is_old).unwrap_or(&self.shared.plans);
-        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts, None);
-        if let Some(plan) = cache.get(parsed.text(), types, usable) {
+        if let Some(plan) = self.cached_plan(parsed.text(), types, transaction) {
             return Ok(plan);
         }
-        let plan = Arc::new(self.new_plan(parsed, types, transaction, None)?);
-        cache.put(parsed.text(), types, plan.clone());
+        let plan = Arc::new(self.new_plan(parsed.text(), parsed, types, transaction, None)?);
+        self.cache_plan(parsed.text(), types, &plan);
         Ok(plan)
     }
 
-    /// Plans a statement. Planning can take long: other sessions see it like a running statement, and it ends once the client has gone.
+    fn cached_plan(
+        &self,
+        text: &str,
+        types: &[Option<TypeId>],
+        transaction: &Transaction,
+    ) -> Option<Arc<Plan>> {
+        let usable = |plan: &Plan| plan.is_current(transaction, &self.facts, None);
+        let kept = self.shared.plans.get(text, types, usable);
+        kept.or_else(|| self.block.own_plans()?.get(text, types, usable))
+    }
+
+    /// Keeps a plan for all transactions, or for this block if only it can use the plan.
+    fn cache_plan(&self, text: &str, types: &[Option<TypeId>], plan: &Arc<Plan>) {
+        let Shared { plans, engine, .. } = &*self.shared;
+        if !plans.put(text, types, plan, engine)
+            && let Some(own) = self.block.own_plans()
+        {
+            own.put_own(text, types, plan);
+        }
+    }
+
+    /// A plan that other statements may share, which differ in literals, with their values; `None` if the statement is to have its own.
+    /// The only error is that of a planning that was cancelled.
+    fn shared_plan(
+        &self,
+        parsed: &Parsed,
+        transaction: &Transaction,
+    ) -> Result<Option<(Arc<Plan>, Box<[Value]>)>> {
+        if !self.facts.sources.is_empty() {
+            return Ok(None);
+        }
+        let Some(form) = SharedForm::of(parsed) else { return Ok(None) };
+        let plan = match self.cached_plan(&form.text, &form.types, transaction) {
+            Some(plan) => plan,
+            None => match self.plan_of_form(parsed, &form, transaction) {
+                Ok(plan) => plan,
+                Err(error) if error.state() == SqlState::QUERY_CANCELED => return Err(error),
+                // It is planned by its own text, and the error has its own position.
+                Err(_) => return Ok(None),
+            },
+        };
+        let values = if plan.is_by_keys() { form.values(&plan.parameters) } else { None };
+        let values = values.and_then(|values| {
+            coerced(&plan.parameters, &values, &self.facts.style).ok().map(|values| values.into_owned())
+        });
+        Ok(values.map(|values| (plan, values.into())))
+    }
+
+    /// The plan of the form of a statement. One that cannot be shared is kept as well: the next statement of the form sees that.
+    #[cold]
+    fn plan_of_form(
+        &self,
+        parsed: &Parsed,
+        form: &SharedForm,
+        transaction: &Transaction,
+    ) -> Result<Arc<Plan>> {
+        let shared = parse::parse_one_with(&form.text, self.facts.syntax)?;
+        let shared = shared.ok_or_else(|| Error::internal("the form of a statement is none"))?;
+        let plan = Arc::new(self.new_plan(parsed.text(), &shared, &form.types, transaction, None)?);
+        self.cache_plan(&form.text, &form.types, &plan);
+        Ok(plan)
+    }
+
+    /// Plans a statement that a client has sent with this text. Planning can take long: other sessions see it like a running statement,
+    /// and it ends once the client has gone.
     #[cold]
     fn new_plan(
         &self,
+        text: &str,
         parsed: &Parsed,
         types: &[Option<TypeId>],
         transaction: &Transaction,
         literals: Option<&TextStyle>,
     ) -> Result<Plan> {
-        let is_told = self.report_planning(|| Arc::new(Text(parsed.text().to_owned())));
+        let is_told = self.report_planning(|| Arc::new(Text(text.to_owned())));
         let plan = Plan::new(transaction, &self.facts, parsed, types, &self.options, literals);
         if is_told {
             self.note_idle();
@@ -368,6 +461,19 @@ impl Connection {
         self.replan(prepared, transaction).map(PlanInUse::Other)
     }
 
+    /// As [`Connection::current_plan`], but the literals of the text are in the plan, as EXPLAIN shows it.
+    pub(crate) fn explained_plan<'p>(
+        &self,
+        prepared: &'p Arc<Prepared>,
+        transaction: &Transaction,
+    ) -> Result<PlanInUse<'p>> {
+        if prepared.literals.is_empty() {
+            return self.current_plan(prepared, transaction);
+        }
+        let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
+        self.plan(parsed, &prepared.declared, transaction, self.literals_of(prepared)).map(PlanInUse::Other)
+    }
+
     /// How the literals of a statement are read, if the session by now reads those of others in another way.
     #[inline]
     fn literals_of<'p>(&self, prepared: &'p Prepared) -> Option<&'p TextStyle> {
@@ -378,9 +484,10 @@ impl Connection {
     #[cold]
     fn replan(&self, prepared: &Arc<Prepared>, transaction: &Transaction) -> Result<Arc<Plan>> {
         // This comes first, since planning may fail now.
-        let version = transaction.catalog_version();
+        let newest = self.shared.engine.catalog();
+        let newest = CatalogLookup::of_few(&newest);
         let mut gone = Vec::new();
-        prepared.take_plans_if(|plan| plan.catalog_version < version, &mut gone);
+        prepared.take_plans_if(|plan| !plan.holds_in_newest(&newest), &mut gone);
         drop(gone);
         let parsed = prepared.parsed.as_ref().expect("only statements with a text have a plan");
         let plan = self.plan(parsed, &prepared.declared, transaction, self.literals_of(prepared))?;
@@ -392,7 +499,8 @@ impl Connection {
             .with_hint("Prepare the statement again.")
             .with_routine("RevalidateCachedQuery"));
         }
-        self.shared.statements.keep(prepared, self.activity.id(), &plan);
+        let Shared { statements, engine, .. } = &*self.shared;
+        statements.keep(prepared, self.activity.id(), &plan, engine, transaction.has_ddl());
         Ok(plan)
     }
 }

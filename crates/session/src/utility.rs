@@ -227,7 +227,7 @@ impl Connection {
             let named = prepare.types.iter().map(|ty| type_named(parsed, ty, transaction, &connection.facts));
             named.map(|ty| ty.map(|ty| Some(ty.id))).collect::<Result<Vec<_>>>()
         })?;
-        let prepared = self.make_statement(Some(parsed.inner(prepare.statement.clone())), &types)?;
+        let prepared = self.make_statement(Some(parsed.inner(prepare.statement.clone())), &types, false)?;
         self.name_statement(name, prepared, parsed.script.clone(), true)?;
         done("PREPARE")
     }
@@ -242,7 +242,7 @@ impl Connection {
         }
     }
 
-    fn name_statement(
+    pub(crate) fn name_statement(
         &mut self,
         name: &str,
         statement: Statement,
@@ -572,7 +572,7 @@ impl Connection {
         };
         let planned = clock::now();
         let explained = self.with_reader(|connection, transaction| {
-            let plan = connection.current_plan(&prepared.prepared, transaction)?;
+            let plan = connection.explained_plan(&prepared.prepared, transaction)?;
             // A statement that touches few rows does not run by the operators of its plan.
             let is_measured = options.analyze && !makes_table && !plan.is_short();
             connection.options.measures = is_measured.then(|| plan.measures());

@@ -1,5 +1,6 @@
 //! SQL: parse, bind, DDL, functions, `pg_catalog`. Modules in reading order.
 
+pub mod literals;
 pub mod parse;
 pub mod statement;
 

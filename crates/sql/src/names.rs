@@ -138,7 +138,32 @@ impl<'a> Names<'a> {
     /// The relation that a name denotes; 42P01 if there is none, 3F000 if its schema does not exist.
     pub fn relation(&self, name: &QualifiedName) -> Result<Relation> {
         self.refuse_source(name)?;
-        self.find(name).ok_or_else(|| missing_relation(name))
+        self.find(name).ok_or_else(|| self.missing_relation(name))
+    }
+
+    /// The error for a name that denotes nothing: 3F000 if its schema does not exist, else 42P01.
+    pub fn missing_relation(&self, name: &QualifiedName) -> Error {
+        self.check_schema(name).err().unwrap_or_else(|| {
+            let message = format!("relation \"{name}\" does not exist");
+            Error::new(SqlState::UNDEFINED_TABLE, message)
+        })
+    }
+
+    /// The error of DROP for an object that does not exist.
+    pub fn missing(&self, kind: ObjectKind, name: &QualifiedName) -> Error {
+        let state = match kind {
+            ObjectKind::Index => SqlState::UNDEFINED_OBJECT,
+            ObjectKind::Schema => SqlState::INVALID_SCHEMA_NAME,
+            _ => SqlState::UNDEFINED_TABLE,
+        };
+        self.check_schema(name)
+            .err()
+            .unwrap_or_else(|| Error::new(state, format!("{} \"{}\" does not exist", kind.word(), name.name)))
+    }
+
+    /// 3F000 if a name has a schema that does not exist.
+    pub fn check_schema(&self, name: &QualifiedName) -> Result<()> {
+        name.schema.as_deref().map_or(Ok(()), |schema| self.schema(schema).map(|_| ()))
     }
 
     /// The object of that kind; 42809 if the name denotes another kind.
@@ -147,7 +172,7 @@ impl<'a> Names<'a> {
         match self.find(name) {
             Some(relation) if relation.kind() == kind => Ok(relation),
             Some(_) => Err(wrong_kind(kind, &name.name)),
-            None => Err(missing(kind, name)),
+            None => Err(self.missing(kind, name)),
         }
     }
 
@@ -227,21 +252,6 @@ impl<'a> Names<'a> {
 
 /// The longest name, as in PostgreSQL.
 pub const NAME_BYTES: usize = 63;
-
-/// 42P01
-pub fn missing_relation(name: &QualifiedName) -> Error {
-    Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist"))
-}
-
-/// The error of DROP and ALTER for an object that does not exist.
-pub fn missing(kind: ObjectKind, name: &QualifiedName) -> Error {
-    let state = match kind {
-        ObjectKind::Index => SqlState::UNDEFINED_OBJECT,
-        ObjectKind::Schema => SqlState::INVALID_SCHEMA_NAME,
-        _ => SqlState::UNDEFINED_TABLE,
-    };
-    Error::new(state, format!("{} \"{}\" does not exist", kind.word(), name.name))
-}
 
 /// 42809
 pub fn wrong_kind(kind: ObjectKind, name: &str) -> Error {

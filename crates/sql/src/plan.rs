@@ -1,4 +1,4 @@
-//! Plans: queries and row changes bound to one version of the catalog, ready to run any number of times.
+//! Plans: queries and row changes bound to objects of the catalog, ready to run any number of times as long as these are the same.
 
 use crate::explain::Explanation;
 use crate::files::FileVersions;
@@ -9,13 +9,14 @@ use crate::rows::values_of_row;
 use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use firn_base::stack::Tree;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_executor::Measures;
 use firn_plan::operator::LockStrength;
 use firn_query::Stream;
 use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
+use firn_txn::dependencies::CatalogLookup;
 
 /// A column of a result: its name, its type, and the column of a relation from which its values are taken.
 pub type Column = firn_query::ResultColumn;
@@ -26,8 +27,8 @@ pub struct Plan {
     pub parameters: Vec<Type>,
     /// The columns that it yields; `None` if it yields no rows.
     pub columns: Option<Arc<[Column]>>,
-    /// The version of the catalog that it is bound to.
-    pub catalog_version: u64,
+    /// A version of the catalog to which it is bound: the newest committed one for which this was found out, once there is one.
+    catalog_version: AtomicU64,
     /// The facts of the session that it is bound to.
     pub facts: Arc<SessionFacts>,
     /// How its literals have been read, if that is not as these facts say.
@@ -108,7 +109,7 @@ impl Plan {
         Ok(Plan {
             parameters: prepared.parameters().to_vec(),
             columns: (is_query || !prepared.columns().is_empty()).then(|| prepared.columns().clone()),
-            catalog_version: transaction.catalog_version(),
+            catalog_version: AtomicU64::new(transaction.catalog_version()),
             facts: facts.clone(),
             literals: literals.cloned(),
             files: prepared.files(),
@@ -125,11 +126,43 @@ impl Plan {
         facts: &Arc<SessionFacts>,
         literals: Option<&TextStyle>,
     ) -> bool {
-        self.catalog_version == transaction.catalog_version()
+        (self.is_bound_to(transaction.catalog_version()) || self.holds_in(transaction))
             && self.literals.as_ref() == literals
             && (Arc::ptr_eq(&self.facts, facts) || *self.facts == **facts)
             && self.files.iter().all(FileVersions::is_current)
             && !self.prepared.has_outgrown()
+    }
+
+    /// Whether it is known to be bound to that version of the catalog.
+    #[inline]
+    fn is_bound_to(&self, catalog_version: u64) -> bool {
+        // Relaxed: no version has another content, so the number says all.
+        self.catalog_version.load(Ordering::Relaxed) == catalog_version
+    }
+
+    /// Whether the catalog of a transaction has the same of everything that it was made of. That is found out again for each execution if
+    /// the catalog is an older one, or has uncommitted DDL: others would have to find it out again, if this one were noted.
+    #[cold]
+    fn holds_in(&self, transaction: &Transaction) -> bool {
+        let lookup = CatalogLookup::of_few(transaction.catalog());
+        let is_newer = transaction.catalog_version() > self.catalog_version.load(Ordering::Relaxed);
+        match !transaction.has_ddl() && is_newer {
+            true => self.holds_in_newest(&lookup),
+            false => self.prepared.dependencies().hold_in(&lookup),
+        }
+    }
+
+    /// Likewise of a catalog that is, or a moment ago was, the newest committed one.
+    pub fn holds_in_newest(&self, newest: &CatalogLookup<'_>) -> bool {
+        let version = newest.catalog().version;
+        if self.is_bound_to(version) {
+            return true;
+        }
+        let holds = self.prepared.dependencies().hold_in(newest);
+        if holds {
+            self.catalog_version.store(version, Ordering::Relaxed);
+        }
+        holds
     }
 
     /// About how many bytes it takes, without the tables that it reads.
@@ -147,6 +180,12 @@ impl Plan {
     #[inline]
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
+    }
+
+    /// Whether statements that differ in [literals](crate::literals) may share it: it finds every row that it reads by all of a
+    /// unique key.
+    pub fn is_by_keys(&self) -> bool {
+        self.prepared.is_by_keys()
     }
 
     /// Runs a query that only reads.

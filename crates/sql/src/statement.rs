@@ -95,6 +95,12 @@ impl ObjectKind {
             ObjectKind::Schema => "schema",
         }
     }
+
+    /// The kind that a relation must have for ALTER of this kind to rename it, move it or change its owner; `None` if any will
+    /// do, as for ALTER TABLE.
+    pub fn accepted_by_alter(self) -> Option<ObjectKind> {
+        (self != ObjectKind::Table).then_some(self)
+    }
 }
 
 /// The modes of a transaction as given.

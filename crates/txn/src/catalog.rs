@@ -417,6 +417,9 @@ pub struct SequenceDef {
     pub cache: i64,
     /// OWNED BY: the table and column that drop it with them.
     pub owner: Option<(Oid, u16)>,
+    /// Whether its owner is an identity column that draws from it. Older logs and checkpoints do not have this field.
+    #[serde(default, skip_serializing_if = "is_no")]
+    pub is_identity: bool,
 }
 
 /// The comments on one object and on its columns.
@@ -431,7 +434,7 @@ pub struct CommentDef {
 /// One version of the catalog. Cloning is cheap: objects are shared.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// Differs between any two versions that differ; key of plan caches.
+    /// Differs between any two versions that differ.
     pub version: u64,
     /// Schemas by id.
     pub schemas: BTreeMap<Oid, Arc<SchemaDef>>,
@@ -471,6 +474,13 @@ impl Catalog {
     /// The view of that name in a schema.
     pub fn view(&self, schema: Oid, name: &str) -> Option<&Arc<ViewDef>> {
         self.views.values().find(|view| view.schema == schema && view.name == name)
+    }
+
+    /// The sequence that an identity column draws from.
+    pub fn identity_sequence(&self, table: Oid, column: u16) -> Option<&Arc<SequenceDef>> {
+        let owned = || self.sequences.values().filter(|sequence| sequence.owner == Some((table, column)));
+        // In older directories none is marked.
+        owned().find(|sequence| sequence.is_identity).or_else(|| owned().next())
     }
 
     /// The sequence of that name in a schema.

@@ -3,6 +3,7 @@
 //! The modules are listed in reading order.
 
 pub mod catalog;
+pub mod dependencies;
 pub mod engine;
 pub mod native;
 pub mod transaction;

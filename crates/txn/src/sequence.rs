@@ -100,6 +100,7 @@ mod tests {
             cycle,
             cache: 1,
             owner: None,
+            is_identity: false,
         }
     }
 

@@ -2,7 +2,6 @@
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Duration;
 
 use firn_base::clock;
 use firn_base::sync::{Arc, AtomicBool, Ordering};
@@ -150,18 +149,22 @@ fn start(
     sink: &mut Sink,
     shared: &Arc<Shared>,
 ) -> std::result::Result<Option<(Client, Registration)>, Fate> {
-    let deadline = clock::now() + shared.config.startup_timeout;
     // A request for TLS on a socket of this machine's file system is declined, as PostgreSQL does.
     let tls = shared.tls.as_ref().filter(|_| sink.socket.is_tcp());
-    limit_wait(sink, deadline)?;
+    sink.socket.set_deadline(Some(clock::now() + shared.config.startup_timeout))?;
     if let Some(tls) = tls
         && input.first_byte(&sink.socket)? == TLS_HANDSHAKE
     {
         // The client has not asked, as newer ones do to save a round trip.
-        begin_tls(input, sink, tls, deadline)?;
+        begin_tls(input, sink, tls)?;
+        if !sink.socket.has_named_protocol() {
+            // It may believe that it speaks to a server of another protocol.
+            let message =
+                "received direct SSL connection request without ALPN protocol negotiation extension";
+            return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message).into());
+        }
     }
     let parameters = loop {
-        limit_wait(sink, deadline)?;
         match decode_startup(input.take_startup(&sink.socket)?).map_err(End::from)? {
             Startup::SslRequest | Startup::GssRequest if sink.socket.is_encrypted() => {
                 let message = "the connection is encrypted already";
@@ -177,7 +180,7 @@ fn start(
                 Some(tls) => {
                     sink.output.push(b'S');
                     sink.flush()?;
-                    begin_tls(input, sink, tls, deadline)?;
+                    begin_tls(input, sink, tls)?;
                 }
             },
             Startup::GssRequest => decline(sink)?,
@@ -202,7 +205,7 @@ fn start(
         }
     }
     let registration = shared.register()?;
-    authenticate(&parameters.user, input, sink, shared, deadline)?;
+    authenticate(&parameters.user, input, sink, shared)?;
     let mut session = shared.database.connect_as(registration.process());
     session.identify(&parameters.user, &parameters.database);
     session.set_addresses(sink.socket.peer(), sink.socket.local());
@@ -224,7 +227,7 @@ fn start(
     encode::backend_key_data(&mut sink.output, registration.process(), registration.key());
     let mut client = Client::new(session);
     client.ready(&mut sink.output);
-    sink.socket.set_read_timeout(None)?;
+    sink.socket.set_deadline(None)?;
     Ok(Some((client, registration)))
 }
 
@@ -235,22 +238,9 @@ fn decline(sink: &mut Sink) -> io::Result<()> {
 }
 
 /// Shakes hands with a client that wants TLS.
-fn begin_tls(
-    input: &mut Input,
-    sink: &Sink,
-    tls: &Encrypting,
-    deadline: clock::Instant,
-) -> std::result::Result<(), Fate> {
+fn begin_tls(input: &mut Input, sink: &Sink, tls: &Encrypting) -> io::Result<()> {
     let received = input.take_all();
-    let limit = || {
-        // A client that sends a byte now and then is late, too.
-        if clock::now() >= deadline {
-            Err(io::ErrorKind::TimedOut.into())
-        } else {
-            limit_wait(sink, deadline)
-        }
-    };
-    Ok(sink.socket.begin_tls(tls.config.clone(), &received, limit)?)
+    sink.socket.begin_tls(tls.config.clone(), &received)
 }
 
 #[cold]
@@ -262,18 +252,11 @@ fn is_not_encrypted() -> Error {
     .with_hint("Connect with sslmode=verify-full, or at least with sslmode=require.")
 }
 
-/// Limits the next read to what is left until `deadline`.
-fn limit_wait(sink: &Sink, deadline: clock::Instant) -> io::Result<()> {
-    let left = deadline.saturating_duration_since(clock::now()).max(Duration::from_millis(1));
-    sink.socket.set_read_timeout(Some(left))
-}
-
 fn authenticate(
     user: &str,
     input: &mut Input,
     sink: &mut Sink,
     shared: &Shared,
-    deadline: clock::Instant,
 ) -> std::result::Result<(), Fate> {
     let Auth::Scram(users) = &shared.config.auth else { return Ok(()) };
     let end_point = shared.tls.as_ref().and_then(|tls| tls.end_point.as_deref());
@@ -281,7 +264,7 @@ fn authenticate(
     let mechanisms: &[&str] =
         if end_point.is_some() { &[scram::BOUND_MECHANISM, scram::MECHANISM] } else { &[scram::MECHANISM] };
     encode::authentication(&mut sink.output, Authentication::Sasl(mechanisms));
-    let initial = password(input, sink, deadline)?;
+    let initial = password(input, sink)?;
     let (mechanism, client_first) = scram_initial_response(&initial)?;
     let channel = match end_point {
         _ if !mechanisms.iter().any(|offered| offered.as_bytes() == mechanism) => {
@@ -294,18 +277,14 @@ fn authenticate(
     };
     let exchange = Exchange::begin(users, user, client_first, channel)?;
     encode::authentication(&mut sink.output, Authentication::SaslContinue(exchange.server_first()));
-    let client_final = password(input, sink, deadline)?;
+    let client_final = password(input, sink)?;
     let server_final = exchange.finish(&client_final)?;
     encode::authentication(&mut sink.output, Authentication::SaslFinal(&server_final));
     Ok(())
 }
 
 /// Waits for the next message, which must contain a password or a step of SCRAM.
-fn password(
-    input: &mut Input,
-    sink: &mut Sink,
-    deadline: clock::Instant,
-) -> std::result::Result<Vec<u8>, Fate> {
+fn password(input: &mut Input, sink: &mut Sink) -> std::result::Result<Vec<u8>, Fate> {
     sink.flush()?;
     loop {
         if let Some(packet) = input.take().map_err(End::from)? {
@@ -315,7 +294,6 @@ fn password(
                 _ => Err(Error::new(SqlState::PROTOCOL_VIOLATION, "expected a SASL response").into()),
             };
         }
-        limit_wait(sink, deadline)?;
         input.fill(&sink.socket)?;
     }
 }

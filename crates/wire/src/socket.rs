@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use firn_base::clock;
 use firn_base::sync::{Arc, Mutex, OnceLock};
 use firn_session::server::Encryption;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -31,6 +32,8 @@ pub(crate) struct Socket {
     stream: Stream,
     /// The state of TLS, once it has begun. Only the client's thread locks it, also while it waits for the client.
     tls: OnceLock<Mutex<Box<ServerConnection>>>,
+    /// Until when reads wait, while the connection starts. Only the client's thread locks it.
+    deadline: Mutex<Option<clock::Instant>>,
 }
 
 enum Stream {
@@ -74,14 +77,18 @@ impl Write for &Stream {
 }
 
 impl Socket {
+    fn new(stream: Stream) -> Socket {
+        Socket { stream, tls: OnceLock::new(), deadline: Mutex::new(None) }
+    }
+
     /// Over TCP.
     pub(crate) fn tcp(stream: TcpStream) -> Socket {
-        Socket { stream: Stream::Tcp(stream), tls: OnceLock::new() }
+        Socket::new(Stream::Tcp(stream))
     }
 
     /// Over a Unix domain socket.
     pub(crate) fn unix(stream: UnixStream) -> Socket {
-        Socket { stream: Stream::Unix(stream), tls: OnceLock::new() }
+        Socket::new(Stream::Unix(stream))
     }
 
     /// Ends one or both directions, which wakes a thread blocked in it. A client that has gone
@@ -135,18 +142,26 @@ impl Socket {
         }
     }
 
-    /// Shakes hands: what follows is encrypted. `received` has come of it already. Calls `limit` before it waits for more.
-    pub(crate) fn begin_tls(
-        &self,
-        config: Arc<ServerConfig>,
-        mut received: &[u8],
-        mut limit: impl FnMut() -> io::Result<()>,
-    ) -> io::Result<()> {
+    /// Reads fail with `TimedOut` from then on, also for a client that sends a byte now and then. `None` ends that.
+    pub(crate) fn set_deadline(&self, deadline: Option<clock::Instant>) -> io::Result<()> {
+        *self.deadline.lock() = deadline;
+        if deadline.is_none() { self.set_read_timeout(None) } else { Ok(()) }
+    }
+
+    /// Limits the next wait to what is left until the deadline.
+    fn limit_wait(&self) -> io::Result<()> {
+        let Some(deadline) = *self.deadline.lock() else { return Ok(()) };
+        let left = deadline.saturating_duration_since(clock::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { self.set_read_timeout(Some(left)) }
+    }
+
+    /// Shakes hands: what follows is encrypted. `received` has come of it already.
+    pub(crate) fn begin_tls(&self, config: Arc<ServerConfig>, mut received: &[u8]) -> io::Result<()> {
         let mut tls = ServerConnection::new(config).map_err(io::Error::other)?;
         while tls.is_handshaking() || !received.is_empty() {
             if received.is_empty() {
                 self.send_records(&mut tls)?;
-                limit()?;
+                self.limit_wait()?;
                 self.receive_records(&mut tls, &mut &self.stream)?;
             } else {
                 self.receive_records(&mut tls, &mut received)?;
@@ -160,6 +175,11 @@ impl Socket {
     /// Whether TLS has begun.
     pub(crate) fn is_encrypted(&self) -> bool {
         self.tls.get().is_some()
+    }
+
+    /// Whether the client has named PostgreSQL's protocol in its handshake (ALPN).
+    pub(crate) fn has_named_protocol(&self) -> bool {
+        self.tls.get().is_some_and(|tls| tls.lock().alpn_protocol().is_some())
     }
 
     /// How it is encrypted; `None` if it is not.
@@ -206,7 +226,10 @@ impl Socket {
     }
 
     fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(tls) = self.tls.get() else { return (&self.stream).read(buffer) };
+        let Some(tls) = self.tls.get() else {
+            self.limit_wait()?;
+            return (&self.stream).read(buffer);
+        };
         let mut tls = tls.lock();
         loop {
             match tls.reader().read(buffer) {
@@ -217,6 +240,7 @@ impl Socket {
             }
             // An answer to what it has asked of TLS itself.
             self.send_records(&mut tls)?;
+            self.limit_wait()?;
             if let Err(error) = self.receive_records(&mut tls, &mut &self.stream) {
                 return if error.kind() == io::ErrorKind::UnexpectedEof { Ok(0) } else { Err(error) };
             }
@@ -250,6 +274,7 @@ impl Socket {
     /// and a reset can overtake that message: so the input is read and discarded, for a short time.
     pub(crate) fn linger(&self) {
         self.shutdown(Shutdown::Write);
+        *self.deadline.lock() = None;
         if self.set_read_timeout(Some(Duration::from_millis(100))).is_err() {
             return;
         }

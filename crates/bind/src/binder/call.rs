@@ -233,6 +233,9 @@ impl Binder<'_> {
 
     #[cold]
     fn no_function(&self, function: &ObjectName, inputs: &[TypeId], shape: CallShape<'_>, at: u32) -> Error {
+        if let Err(error) = self.check_schema(&function.qualifiers, at) {
+            return error;
+        }
         let message = format!("function {} does not exist", signature(function, inputs, shape));
         let hint = if shape.has_order {
             "No aggregate function matches the given name and argument types. Perhaps you misplaced ORDER BY; ORDER BY must appear after all regular arguments of the aggregate."

@@ -788,6 +788,7 @@ impl Binder<'_> {
     }
 
     fn collate(&mut self, left: Operand, name: &firn_syntax::tree::ObjectName, at: u32) -> Result<Operand> {
+        self.check_schema(&name.qualifiers, at)?;
         let collation = match &*name.name.text {
             "C" | "ucs_basic" => firn_base::Collation::C,
             "POSIX" => firn_base::Collation::POSIX,

@@ -143,7 +143,7 @@ fn oid(value: &str, ty: Type) -> Result<Value> {
 }
 
 /// Whether a string of a date or time means another one each day.
-fn names_the_present(value: &str) -> bool {
+pub fn names_the_present(value: &str) -> bool {
     let words = value.split(|c: char| !c.is_ascii_alphabetic());
     words.into_iter().any(|word| {
         ["now", "today", "tomorrow", "yesterday"].iter().any(|special| word.eq_ignore_ascii_case(special))

@@ -1,7 +1,8 @@
 //! Errors of names that mean nothing, with what was perhaps meant.
 
 use super::{Binder, Table};
-use firn_base::{Error, SqlState};
+use firn_base::{Error, Result, SqlState};
+use firn_syntax::tree::Name;
 use std::rc::Rc;
 
 /// The most edits after which a name is still suggested.
@@ -45,6 +46,17 @@ impl Binder<'_> {
             (Some(first), None) => error
                 .with_hint(format!("Perhaps you meant to reference the column \"{}.{}\".", first.0, first.1)),
             _ => error,
+        }
+    }
+
+    /// 3F000 if the schema before a name does not exist.
+    pub(super) fn check_schema(&self, qualifiers: &[Name], at: u32) -> Result<()> {
+        match qualifiers.last().map(|schema| &*schema.text) {
+            Some(schema) if !self.catalog.has_schema(schema) => {
+                let message = format!("schema \"{schema}\" does not exist");
+                Err(self.error(SqlState::INVALID_SCHEMA_NAME, message, at))
+            }
+            _ => Ok(()),
         }
     }
 

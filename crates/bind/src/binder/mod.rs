@@ -48,8 +48,9 @@ pub use copy::bind_assignments;
 pub use definition::{
     BoundExpression, Described, Place, Uses as RelationUses, bind_expression, bind_kept_expression, describe,
 };
+pub use literal::names_the_present;
 pub use names::is_system_column;
-pub use output::index_column_name;
+pub use output::{column_name, index_column_name};
 
 use crate::catalog::{Catalog, Relation};
 use crate::function::Handles;

@@ -100,6 +100,9 @@ impl Binder<'_> {
         is_ambiguous: bool,
         at: u32,
     ) -> Error {
+        if let Err(error) = self.check_schema(operator.qualifiers(), at) {
+            return error;
+        }
         let mut shown = String::new();
         if let Some(left) = left {
             shown.push_str(&name(left));

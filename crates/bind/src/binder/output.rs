@@ -8,8 +8,8 @@ use firn_syntax::tree::{
 /// The name of a column that nothing names.
 const NONE: &str = "?column?";
 
-/// The name of a column with this value.
-pub(super) fn column_name(expression: &Expr) -> String {
+/// The name of a column with this value, if it has no alias.
+pub fn column_name(expression: &Expr) -> String {
     name_of(expression).map_or(NONE.to_owned(), |(name, _)| name)
 }
 

@@ -65,6 +65,7 @@ impl Binder<'_> {
                 };
                 let found = built_in.or_else(|| self.catalog.type_named(schema, &name.name.text));
                 let Some(id) = found else {
+                    self.check_schema(&name.qualifiers, at)?;
                     let name: Vec<&str> = name.parts().map(|part| &*part.text).collect();
                     let message = format!("type \"{}\" does not exist", name.join("."));
                     return Err(self.error(SqlState::UNDEFINED_OBJECT, message, at));

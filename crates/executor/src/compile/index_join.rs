@@ -6,8 +6,9 @@ use crate::stages::IndexJoinPlan;
 use crate::template::Template;
 use firn_base::Result;
 use firn_base::sync::Arc;
-use firn_plan::operator::Join;
+use firn_plan::operator::{Join, JoinMethod};
 use firn_plan::properties::scope_above;
+use firn_plan::rewrite::first_rows::order_of;
 use firn_plan::rewrite::join_methods::index_key;
 use firn_plan::{Column, NodeId, Operator, Scalar};
 
@@ -27,7 +28,13 @@ impl Compile<'_> {
         let keys = join.method.by_index().iter().map(key).collect::<Result<Vec<_>>>()?;
         let (planned, found) =
             self.planned_scan(join.right, scan, &with_uses(&right_only(needed, join), &join.conditions));
-        self.lookups.push(PlannedLookup { scan: planned, attributes: join.method.by_index().to_vec() });
+        let JoinMethod::Index(index) = &join.method else { panic!("it is an index join") };
+        let first = index.first.as_ref().map(|first| {
+            let order =
+                order_of(scan, &first.order, &plan.columns).expect("the verifier wants columns of the scan");
+            (order, first.count.clone())
+        });
+        self.lookups.push(PlannedLookup { scan: planned, attributes: index.attributes.clone(), first });
 
         // Conditions of the scan come first, since they remove rows before the join.
         let conditions: Vec<Scalar> = scan.conditions.iter().chain(&join.conditions).cloned().collect();

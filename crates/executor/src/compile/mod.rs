@@ -26,6 +26,7 @@ use firn_base::sync::Arc;
 use firn_base::{Representation, Result, Value};
 use firn_plan::operator::{IterateId, SharedId, SourceId};
 use firn_plan::properties::Scope;
+use firn_plan::rewrite::first_rows::AttributeOrder;
 use firn_plan::{Column, Columns, NodeId, Operator, Plan, Scalar};
 use firn_storage::Judge;
 use firn_vector::Registry;
@@ -108,6 +109,28 @@ pub struct PlannedLookup {
     pub scan: PlannedScan,
     /// The attributes that they are looked up by.
     pub attributes: Vec<i16>,
+    /// If only the first rows of a key are wanted: their order, and how many.
+    pub first: Option<(Vec<AttributeOrder>, Scalar)>,
+}
+
+impl PlannedLookup {
+    /// The order in which rows of a key are wanted.
+    pub(crate) fn order(&self) -> &[AttributeOrder] {
+        self.first.as_ref().map_or(&[], |(order, _)| order)
+    }
+
+    /// How many rows of a key are wanted; `None` if all are.
+    pub(crate) fn count(&self, parameters: &[Value]) -> Option<usize> {
+        let count = match &self.first.as_ref()?.1 {
+            Scalar::Constant(_, value) => value,
+            Scalar::Parameter(number, _) => &parameters[usize::from(*number) - 1],
+            other => panic!("{other:?} is no count"),
+        };
+        match count {
+            Value::BigInt(count) => Some(usize::try_from(*count).unwrap_or(0)),
+            _ => None,
+        }
+    }
 }
 
 /// The tables that a plan changes, which must be compiled for writing; `None` of a plan that neither changes tables nor locks rows.
@@ -206,8 +229,9 @@ impl Program {
             let request = scan.request(&[], parameters, &self.columns, 1);
             Some((scan.node, sources.source(scan.source).index_for(&request)?))
         };
-        let of_lookup = |PlannedLookup { scan, attributes }: &PlannedLookup| {
-            Some((scan.node, sources.source(scan.source).index_by(attributes)?))
+        let of_lookup = |lookup: &PlannedLookup| {
+            let PlannedLookup { scan, attributes, .. } = lookup;
+            Some((scan.node, sources.source(scan.source).index_by(attributes, lookup.order())?))
         };
         let lookups = self.lookups.iter().filter_map(of_lookup);
         self.scans.iter().filter_map(of_scan).chain(lookups).collect()

@@ -81,7 +81,8 @@ impl Evaluation<'_> {
                 let mut left = self.expression(first, rows)?;
                 for (site, right) in steps {
                     let right = self.expression(right, rows)?;
-                    left = site.vectors(self.scope.context, &[left, right], rows)?;
+                    let result = site.vectors_of_part(self.scope.context, &[left, right], rows, self.part)?;
+                    left = self.called(result)?;
                 }
                 left
             }

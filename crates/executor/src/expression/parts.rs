@@ -88,6 +88,9 @@ pub(crate) struct Cutter {
     /// The first row of the chunk that is left, and how many rows are tried at once.
     from: usize,
     rows: usize,
+    /// Where the attempts ended that were too wide. A later part does not cross such an end: what an attempt has drawn from volatile
+    /// functions is for its rows alone.
+    ends: Vec<usize>,
     most_bytes: usize,
     account: Account,
 }
@@ -100,6 +103,7 @@ impl Cutter {
             number: 0,
             from: 0,
             rows: usize::MAX,
+            ends: Vec::new(),
             most_bytes: options.vector_bytes,
             account: Account::new(&options.budget),
         }
@@ -108,6 +112,7 @@ impl Cutter {
     /// Begins with another chunk.
     pub fn begin(&mut self, chunk: Chunk) {
         (self.chunk, self.number, self.from) = (Some(chunk), next_chunk(), 0);
+        self.ends.clear();
     }
 
     /// Whether there are no rows any more.
@@ -123,7 +128,11 @@ impl Cutter {
     ) -> Result<Option<(Chunk, T)>> {
         let Some(chunk) = self.chunk.take() else { return Ok(None) };
         while self.from < chunk.length() {
-            let length = self.rows.min(chunk.length() - self.from);
+            while self.ends.last().is_some_and(|end| *end <= self.from) {
+                self.ends.pop();
+            }
+            let end = self.ends.last().copied().unwrap_or(chunk.length());
+            let length = self.rows.min(end - self.from);
             let cut = (length < chunk.length()).then(|| slice(&chunk, self.from, length));
             let part = cut.as_ref().unwrap_or(&chunk);
             let count = part.count();
@@ -134,7 +143,7 @@ impl Cutter {
             let most_bytes = if count > 1 { self.most_bytes } else { usize::MAX };
             let place = Part { chunk: self.number, from: self.from, most_bytes };
             let Some((result, bytes)) = evaluate(part, place)? else {
-                self.rows = length.div_ceil(2);
+                self.try_fewer(length);
                 continue;
             };
             match self.charge(bytes) {
@@ -142,7 +151,7 @@ impl Cutter {
                 Err(error) if count == 1 => return Err(error),
                 // With fewer rows there may be memory.
                 Err(_) => {
-                    self.rows = length.div_ceil(2);
+                    self.try_fewer(length);
                     continue;
                 }
             }
@@ -155,6 +164,12 @@ impl Cutter {
             return Ok(Some((part, result)));
         }
         Ok(None)
+    }
+
+    /// So many rows are too wide.
+    fn try_fewer(&mut self, length: usize) {
+        self.rows = length.div_ceil(2);
+        self.ends.push(self.from + length);
     }
 
     fn charge(&mut self, bytes: usize) -> Result<()> {

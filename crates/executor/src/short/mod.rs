@@ -204,6 +204,14 @@ impl ShortProgram {
         self.lookups.iter().map(|lookup| (lookup.definition.oid.0, lookup.index.spec().id.0))
     }
 
+    /// Whether it finds every row that it reads by all of a unique key. Then no estimate has chosen its way.
+    pub fn is_by_keys(&self) -> bool {
+        self.lookups.iter().all(|lookup| {
+            let index = lookup.index.spec();
+            index.unique && lookup.key.len() == index.columns.len()
+        })
+    }
+
     /// Runs a program without changes and locks, and appends the values of its rows, row by row. How many rows; `None` if it
     /// gives up. Then, and after an error, nothing has been appended.
     pub fn query(

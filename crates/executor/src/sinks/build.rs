@@ -16,7 +16,7 @@ use crate::expression::Expression;
 use crate::keys::{KeyIndex, KeyLayout, Keys, rows_with_null};
 use crate::partitions::{PARTS, PartRows, Partitions, part_of};
 use crate::pipeline::{Sink, SinkPlan, Work};
-use crate::sinks::groups::{GroupShape, Groups};
+use crate::sinks::groups::{GroupShape, Groups, INDEX_BYTES};
 use crate::spill::SpillArea;
 use crate::template::Template;
 use arrow_buffer::BooleanBuffer;
@@ -117,8 +117,8 @@ impl SpilledBuild {
 /// With fewer rows than this for each row of a vector, one thread indexes all.
 const LEAST_TO_SHARE: usize = 8;
 
-/// About what a row takes in an index of groups, with its key.
-const GROUP_BYTES: usize = 48;
+/// What a row takes in both indexes of groups.
+const GROUP_BYTES: usize = 2 * INDEX_BYTES;
 
 /// A part of a build side that is in memory has at least so many bytes; they are granted however little memory is left.
 pub const LEAST_BYTES: usize = 256 << 10;

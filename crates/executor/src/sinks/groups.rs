@@ -4,6 +4,7 @@
 //! correlation compares is never NULL, so a hash finds the rows for which it holds: among those with a NULL,
 //! and, for a row of the other side with a NULL, among all. Without this each such row would be compared with all of the other side.
 
+use crate::budget::Account;
 use crate::columns::Table;
 use crate::expression::Expression;
 use crate::keys::{KeyIndex, KeyLayout, Keys};
@@ -29,7 +30,12 @@ pub struct Groups {
     nulls: KeyIndex,
     /// All rows, once one of the other side with a NULL has come.
     all: Mutex<Option<Arc<KeyIndex>>>,
+    /// For what an index takes beyond [`INDEX_BYTES`] a row, as with strings.
+    account: Mutex<Account>,
 }
+
+/// About what a row takes in an index of groups, with its key. The build side has it charged for two indexes.
+pub(super) const INDEX_BYTES: usize = 24;
 
 impl Groups {
     /// Groups the rows with a NULL. `None` if the join has no groups.
@@ -41,7 +47,15 @@ impl Groups {
     ) -> Result<Option<Groups>> {
         let Some(group) = &shape.groups else { return Ok(None) };
         let nulls = group.index(work, table, null_rows.iter().copied())?;
-        Ok(Some(Groups { shape: shape.clone(), nulls, all: Mutex::new(None) }))
+        let account = Mutex::new(Account::new(&work.run.options.budget));
+        let groups = Groups { shape: shape.clone(), nulls, all: Mutex::new(None), account };
+        groups.charge(&groups.nulls, null_rows.len())?;
+        Ok(Some(groups))
+    }
+
+    /// Charges an index of so many rows.
+    fn charge(&self, index: &KeyIndex, rows: usize) -> Result<()> {
+        self.account.lock().add(index.memory().saturating_sub(INDEX_BYTES * rows))
     }
 
     fn shape(&self) -> &GroupShape {
@@ -65,6 +79,7 @@ impl Groups {
             return Ok(index.clone());
         }
         let index = Arc::new(self.shape().index(work, table, 0..table.rows() as u32)?);
+        self.charge(&index, table.rows())?;
         Ok(all.insert(index).clone())
     }
 }

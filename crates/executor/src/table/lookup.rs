@@ -10,7 +10,8 @@ use firn_base::numeric::power_of_ten;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::types::Width;
 use firn_base::{Cell, ColumnSet, Representation, Result, RowId, Stored};
-use firn_storage::{Index, KeyBuffer, Restriction, Table, pin};
+use firn_plan::rewrite::first_rows::{AttributeOrder, direction};
+use firn_storage::{Index, IndexColumn, KeyBuffer, Restriction, Table, pin};
 use firn_txn::ReadNotes;
 use firn_txn::catalog::TableDef;
 use firn_vector::{Chunk, Datum, Vector};
@@ -26,6 +27,9 @@ pub(super) struct TableLookup {
     pub index: Arc<Index>,
     /// How many of the index's columns keys have.
     pub parts: usize,
+    /// Whether rows of a key are found against the order of the index, and how many of them are wanted.
+    pub is_reverse: bool,
+    pub most_of_key: usize,
     pub is_never_met: bool,
     pub log: Option<KeyLog>,
 }
@@ -58,19 +62,28 @@ impl KeyLog {
     }
 }
 
-/// The index of a table whose first columns are these.
-pub(super) fn index_of(definition: &TableDef, table: &Table, attributes: &[i16]) -> Option<Arc<Index>> {
-    let begins = |index: &Arc<Index>| {
+/// The index of a table whose first columns are these, and which has the rows of a key in an order; and whether that is against its own.
+pub(super) fn index_of(
+    definition: &TableDef,
+    table: &Table,
+    attributes: &[i16],
+    order: &[AttributeOrder],
+) -> Option<(Arc<Index>, bool)> {
+    let fits = |index: Arc<Index>| {
         let columns = &index.spec().columns;
-        columns.len() >= attributes.len()
+        let begins = columns.len() >= attributes.len()
             && columns
                 .iter()
                 .zip(attributes)
-                .all(|(part, attribute)| part.column == super::column_id(*attribute))
+                .all(|(part, attribute)| part.column == super::column_id(*attribute));
+        begins.then_some(())?;
+        let part = |part: &IndexColumn| (part.column.0 as i16 + 1, part.descending, part.nulls_first);
+        let is_reverse = direction(columns.iter().map(part), attributes.len(), order)?;
+        Some((index, is_reverse))
     };
     // A unique key of all columns is the shortest way.
-    let fitting = path::known_indexes(definition, table).filter(begins);
-    fitting.min_by_key(|index| (index.spec().columns.len(), !index.spec().unique))
+    let fitting = path::known_indexes(definition, table).filter_map(fits);
+    fitting.min_by_key(|(index, _)| (index.spec().columns.len(), !index.spec().unique))
 }
 
 impl Lookup for TableLookup {
@@ -93,17 +106,22 @@ impl Lookup for TableLookup {
             if let Some(log) = &self.log {
                 log.add(table, index, &key);
             }
+            let mut wanted = self.most_of_key;
+            if wanted == 0 {
+                continue;
+            }
             let mut add = |key: &[u8], row: RowId| {
                 if table.sees(index, key, row, self.open.snapshot, &guard) {
                     found.push((number as u32, row.to_bits()));
+                    wanted -= 1;
                 }
-                true
+                wanted > 0
             };
             match is_full {
                 true => index.lookup(key.as_slice(), &guard, &mut |row| add(key.as_slice(), row)),
                 false => {
                     let bound = Bound::Included(key.as_slice());
-                    index.range(bound, bound, false, &guard, &mut add);
+                    index.range(bound, bound, self.is_reverse, &guard, &mut add);
                 }
             }
         }

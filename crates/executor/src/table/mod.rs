@@ -24,8 +24,9 @@ use crate::source::{
 use crate::values::push;
 use arrow_array::{Array, ArrayRef};
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{Cell, ColumnId, ColumnSet, Representation, Result, RowId, Snapshot};
+use firn_base::{Cell, ColumnId, ColumnSet, Error, Representation, Result, RowId, Snapshot};
 use firn_plan::operator::ROW_ID;
+use firn_plan::rewrite::first_rows::AttributeOrder;
 use firn_plan::statistics::Reference;
 use firn_storage::{Index, Judge, Restriction, ScanBatch, Table, TableScan, pin};
 use firn_txn::Transaction;
@@ -103,8 +104,8 @@ impl Source for TableSource {
         Some(path.index().spec().id.0)
     }
 
-    fn index_by(&self, attributes: &[i16]) -> Option<u32> {
-        let index = lookup::index_of(&self.definition, &self.table, attributes)?;
+    fn index_by(&self, attributes: &[i16], order: &[AttributeOrder]) -> Option<u32> {
+        let (index, _) = lookup::index_of(&self.definition, &self.table, attributes, order)?;
         Some(index.spec().id.0)
     }
 
@@ -177,15 +178,24 @@ impl Source for TableSource {
         &self,
         request: &Request<'_>,
         attributes: &[i16],
+        first: Option<(&[AttributeOrder], usize)>,
         reader: Reader<'_>,
     ) -> Result<Arc<dyn Lookup>> {
         let restrictions = restrictions::of(request, &self.definition);
         let read = read_columns(request, &restrictions);
-        let index = lookup::index_of(&self.definition, &self.table, attributes);
+        let (order, count) = first.unwrap_or((&[], usize::MAX));
+        let find = |order| lookup::index_of(&self.definition, &self.table, attributes, order);
+        // Others may have dropped the index since the plan was made. Without the order, all rows of a key are found.
+        let found = find(order).map(|(index, is_reverse)| (index, is_reverse, count));
+        let found = found.or_else(|| find(&[]).map(|(index, is_reverse)| (index, is_reverse, usize::MAX)));
+        let (index, is_reverse, most_of_key) =
+            found.ok_or_else(|| Error::write_conflict(&self.table.name()))?;
         let notes = reader.transaction.and_then(Transaction::read_notes);
         Ok(Arc::new(TableLookup {
             open: self.open_table(request, reader.snapshot),
-            index: index.unwrap_or_else(|| panic!("no index begins with the attributes {attributes:?}")),
+            index,
+            is_reverse,
+            most_of_key,
             parts: attributes.len(),
             is_never_met: restrictions.is_never_met,
             log: notes.map(|notes| KeyLog::new(notes, restrictions.restrictions, read)),

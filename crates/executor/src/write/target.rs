@@ -4,7 +4,8 @@
 //! foreign keys with the tables and indexes that they lead to. A statement writes through a [`TargetSet`]: the tables that it
 //! names, and those that the actions of foreign keys (CASCADE, SET NULL, SET DEFAULT) may lead to.
 //!
-//! A set belongs to one version of the catalog and may be kept as long as the catalog has that version.
+//! A set may be kept as long as the catalog has the same definitions of its tables, of those that they reference, and of those that
+//! reference them.
 
 use super::rows::{Cells, RowData, RowVectors, fitted, fitted_value};
 use crate::expression::{
@@ -355,6 +356,11 @@ impl TargetSet {
     /// Where the table is that the statement names first.
     pub(super) fn first(&self) -> usize {
         self.named.first().expect("the statement names a table").1
+    }
+
+    /// The definitions of its tables.
+    pub fn definitions(&self) -> impl Iterator<Item = &Arc<TableDef>> {
+        self.targets.iter().map(|target| &target.definition)
     }
 
     /// Whether the statement may write to a table.

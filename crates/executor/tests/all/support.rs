@@ -9,6 +9,7 @@ use firn_executor::{Budget, Options, Program, Reader, Rows, Source, Sources};
 use firn_plan::Plan;
 use firn_plan::operator::SourceId;
 use firn_plan::reference::Tables;
+use firn_plan::rewrite::first_rows::AttributeOrder;
 use firn_vector::builder::Builder;
 use firn_vector::context::{Context, detached};
 use firn_vector::{Chunk, Selection, Vector};
@@ -103,6 +104,7 @@ impl Source for IndexedSource {
         &self,
         request: &Request<'_>,
         attributes: &[i16],
+        first: Option<(&[AttributeOrder], usize)>,
         _: Reader<'_>,
     ) -> Result<Arc<dyn Lookup>> {
         let place = |attribute: i16| attribute as usize - 1;
@@ -113,6 +115,7 @@ impl Source for IndexedSource {
             rows: self.rows.clone(),
             keys: attributes.iter().map(|attribute| place(*attribute)).collect(),
             columns: columns.collect(),
+            first: first.map(|(order, count)| (order.to_vec(), count)),
         }))
     }
 }
@@ -121,6 +124,7 @@ struct IndexedLookup {
     rows: Arc<[Vec<Value>]>,
     keys: Vec<usize>,
     columns: Vec<(usize, Representation)>,
+    first: Option<(Vec<AttributeOrder>, usize)>,
 }
 
 impl Lookup for IndexedLookup {
@@ -140,7 +144,12 @@ impl Lookup for IndexedLookup {
                     .all(|(place, value)| candidate[*place].compare(value) == Some(Ordering::Equal))
             };
             let equal = self.rows.iter().enumerate().filter(|(_, candidate)| is_equal(candidate));
-            found.extend(equal.map(|(place, _)| (number as u32, place as u64)));
+            let mut equal: Vec<usize> = equal.map(|(place, _)| place).collect();
+            if let Some((order, count)) = &self.first {
+                equal.sort_by(|one, other| compare(&self.rows[*one], &self.rows[*other], order));
+                equal.truncate(*count);
+            }
+            found.extend(equal.into_iter().map(|place| (number as u32, place as u64)));
         }
         Ok(rows.len())
     }
@@ -155,6 +164,21 @@ impl Lookup for IndexedLookup {
         };
         Ok(Chunk::new(rows.len(), self.columns.iter().map(vector).collect()))
     }
+}
+
+/// Rows in an order.
+fn compare(one: &[Value], other: &[Value], order: &[AttributeOrder]) -> Ordering {
+    let by = |key: &AttributeOrder| {
+        let place = key.attribute as usize - 1;
+        let (one, other) = (&one[place], &other[place]);
+        let nulls = match key.nulls_first {
+            Some(true) => other.is_null().cmp(&one.is_null()),
+            _ => one.is_null().cmp(&other.is_null()),
+        };
+        let values = one.compare(other).unwrap_or(Ordering::Equal);
+        nulls.then(if key.descending { values.reverse() } else { values })
+    };
+    order.iter().map(by).fold(Ordering::Equal, Ordering::then)
 }
 
 pub fn options(mode: Mode) -> Options {

@@ -21,6 +21,7 @@ fn wide_values_come_in_parts() {
     for statement in [
         "SELECT i, repeat('x', i) FROM generate_series(1, 3000) i",
         "SELECT i, repeat('x', 100 + i) || i, CASE WHEN i % 3 = 0 THEN repeat('ab', i) ELSE i || 'c' END FROM generate_series(1, 3000) i WHERE i % 7 < 5",
+        "SELECT i, repeat('x', 100 + i) || i || repeat('y', i % 50) || 'z' FROM generate_series(1, 3000) i",
         // Wide where no row before was.
         "SELECT i, repeat('x', i / 2000 * 3000) FROM generate_series(1, 4000) i",
         "SELECT i, array_fill(i, ARRAY[i]) FROM generate_series(1, 300) i",

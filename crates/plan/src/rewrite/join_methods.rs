@@ -6,6 +6,8 @@
 //! left row. A left, semi or anti join whose left side is much smaller keeps that one. Of a semi join whose left side is the scan, the
 //! keys of the right side, each once, may look up the rows.
 //!
+//! Where only the first rows of each left row are used ([`first_rows`]), an index finds no others.
+//!
 //! A look-up happens while the statement runs, so a table that the statement changes is not looked up, unless all of it
 //! happens below the statement's only change, which collects its rows before it begins.
 //!
@@ -13,9 +15,10 @@
 
 use crate::column::{Column, Columns};
 use crate::function::Strategy;
-use crate::operator::{Group, Join, JoinKind, JoinMethod, Operator, Scan, SourceId};
+use crate::operator::{ByIndex, Group, Join, JoinKind, JoinMethod, Operator, Scan, SourceId};
 use crate::plan::{NodeId, Plan};
 use crate::properties::Producers;
+use crate::rewrite::first_rows;
 use crate::scalar::Scalar;
 use crate::statistics::{Estimates, Index, Statistics};
 use firn_base::{Type, TypeId};
@@ -47,7 +50,7 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
     if joins.is_empty() {
         return;
     }
-    let changed = Changed::of(plan);
+    let (changed, used) = (Changed::of(plan), first_rows::joins(plan));
     let (estimates, producers) = (Estimates::of(plan, statistics), Producers::of(plan));
     for node in joins {
         let Operator::Join(join) = &plan[node] else { unreachable!("it is a join") };
@@ -72,12 +75,18 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
             let ways = statistics.indexes(scan.source).into_iter().filter_map(|index| {
                 let length = fitting(plan, turned, scan, &index, &producers)?;
                 let rows = statistics.rows(scan.source);
-                let found = match statistics.distinct(scan.source, &index.attributes[..length]) {
+                let mut found = match statistics.distinct(scan.source, &index.attributes[..length]) {
                     Some(keys) => rows / keys.max(1.0),
                     None => rows_under_key(rows, &index, length),
                 };
+                let used = used.get(&node);
+                let first = used.and_then(|used| used.by(plan, turned, scan, &index, length, &producers));
+                if let Some(first) = &first {
+                    found = found.min(first.expected());
+                }
                 let cost = estimates.rows(turned.left) * (LOOK_UP + found * FOUND_ROW);
-                Some((cost, JoinMethod::Index(index.attributes[..length].to_vec())))
+                let attributes = index.attributes[..length].to_vec();
+                Some((cost, JoinMethod::Index(ByIndex { attributes, first })))
             });
             ways.min_by(|(one, _), (other, _)| one.total_cmp(other))
         };

@@ -8,6 +8,7 @@ pub mod common;
 pub mod computed;
 pub mod contradictions;
 pub mod equalities;
+pub mod first_rows;
 pub mod fold;
 pub mod join_methods;
 pub mod outer_joins;

@@ -27,7 +27,7 @@ impl Evaluator for Reference {
 }
 
 /// Sources of a thousand rows.
-struct Thousand;
+pub struct Thousand;
 
 impl Statistics for Thousand {
     fn rows(&self, _: crate::operator::SourceId) -> f64 {

@@ -328,7 +328,15 @@ impl Parser<'_> {
                     _ => None,
                 };
                 let method = if self.word("by") {
-                    JoinMethod::Index(self.list(Self::number)?)
+                    let attributes = self.list(Self::number)?;
+                    let first = match self.word("first") {
+                        true => {
+                            let count = self.scalar()?;
+                            Some(FirstRows { order: self.optional_order("order")?, count })
+                        }
+                        false => None,
+                    };
+                    JoinMethod::Index(ByIndex { attributes, first })
                 } else if self.word("build") {
                     self.expect_word("left")?;
                     JoinMethod::BuildLeft

@@ -185,9 +185,19 @@ impl Printer<'_> {
                 match &join.method {
                     JoinMethod::BuildRight => {}
                     JoinMethod::BuildLeft => self.put(" build left"),
-                    JoinMethod::Index(attributes) => {
+                    JoinMethod::Index(index) => {
                         self.put(" by ");
-                        self.list(attributes, |printer, attribute| printer.put(&attribute.to_string()));
+                        self.list(&index.attributes, |printer, attribute| {
+                            printer.put(&attribute.to_string());
+                        });
+                        if let Some(first) = &index.first {
+                            self.put(" first ");
+                            self.scalar(&first.count);
+                            if !first.order.is_empty() {
+                                self.put(" order ");
+                                self.order(&first.order);
+                            }
+                        }
                     }
                 }
                 if !join.conditions.is_empty() {

@@ -162,13 +162,8 @@ fn find(context: &Context<'_>, object_type: ObjectType, object: &ObjectReference
     }
 }
 
-/// 3F000 if a name has a schema that does not exist.
-pub(super) fn check_schema(context: &Context<'_>, name: &QualifiedName) -> Result<()> {
-    name.schema.as_deref().map_or(Ok(()), |schema| context.names().schema(schema).map(|_| ()))
-}
-
 fn missing_schema(context: &Context<'_>, name: &ObjectName) -> Option<Found> {
-    let error = check_schema(context, &QualifiedName::from(name)).err()?;
+    let error = context.names().check_schema(&QualifiedName::from(name)).err()?;
     let message = error.message().to_owned();
     Some(Nothing(error, message))
 }
@@ -223,9 +218,7 @@ pub(super) fn remove_hint(relation: &Relation) -> String {
 /// Policies, rules and triggers.
 fn of_relation(context: &Context<'_>, object_type: ObjectType, name: &str, relation: &ObjectName) -> Found {
     let relation = QualifiedName::from(relation);
-    let known =
-        check_schema(context, &relation).and_then(|()| context.names().relation(&relation).map(|_| ()));
-    if let Err(error) = known {
+    if let Err(error) = context.names().relation(&relation) {
         let message = error.message().to_owned();
         return Nothing(error, message);
     }

@@ -7,7 +7,7 @@ use super::{
     Context, alter_column, column, constraint, create, drop, expression, foreign_key, index, kinds,
     parameter, rewrite, view,
 };
-use crate::names::{Relation, missing_relation, wrong_kind};
+use crate::names::{Relation, wrong_kind};
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
@@ -96,15 +96,10 @@ fn index_to_alter(
     if_exists: bool,
     name: &QualifiedName,
 ) -> Result<Option<(Oid, IndexDef)>> {
-    match context.names().find(name) {
-        Some(Relation::Index(table, index)) => Ok(Some((table.oid, index.clone()))),
-        Some(_) => Err(wrong_kind(ObjectKind::Index, &name.name)),
-        None if if_exists => {
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
-            Ok(None)
-        }
-        None => Err(missing_relation(name)),
-    }
+    Ok(match relation_to_alter(context, Some(ObjectKind::Index), if_exists, name)? {
+        Some(Relation::Index(table, index)) => Some((table.oid, index)),
+        _ => None,
+    })
 }
 
 /// ALTER INDEX … ALTER COLUMN number SET STATISTICS, which has no effect.
@@ -134,25 +129,36 @@ fn check_statistics_of(
     Err(error.with_hint("Alter statistics on table column instead."))
 }
 
-fn skipped(name: &QualifiedName) -> String {
-    format!("relation \"{name}\" does not exist, skipping")
-}
-
 /// The table that ALTER names; `None` if it does not exist and IF EXISTS permits that.
 pub(super) fn table_to_alter(
     context: &mut Context<'_>,
     if_exists: bool,
     name: &QualifiedName,
 ) -> Result<Option<Arc<TableDef>>> {
-    context.names().refuse_source(name)?;
-    match context.names().find(name) {
-        Some(Relation::Table(table)) => Ok(Some(table)),
-        Some(_) => Err(wrong_kind(ObjectKind::Table, &name.name)),
-        None if if_exists => {
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
+    Ok(match relation_to_alter(context, Some(ObjectKind::Table), if_exists, name)? {
+        Some(Relation::Table(table)) => Some(table),
+        _ => None,
+    })
+}
+
+/// The relation that ALTER names, of this kind, or of any; `None` if it does not exist and IF EXISTS permits that.
+pub(super) fn relation_to_alter(
+    context: &mut Context<'_>,
+    kind: Option<ObjectKind>,
+    if_exists: bool,
+    name: &QualifiedName,
+) -> Result<Option<Relation>> {
+    let names = context.names();
+    names.refuse_source(name)?;
+    match (names.find(name), kind) {
+        (Some(relation), kind) if kind.is_none_or(|kind| relation.kind() == kind) => Ok(Some(relation)),
+        (Some(_), kind) => Err(wrong_kind(kind.expect("any kind will do"), &name.name)),
+        (None, _) if if_exists => {
+            let message = format!("relation \"{}\" does not exist, skipping", name.name);
+            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
             Ok(None)
         }
-        None => Err(missing_relation(name)),
+        (None, _) => Err(names.missing_relation(name)),
     }
 }
 
@@ -537,14 +543,9 @@ fn owner(
     name: &QualifiedName,
     role: &Role,
 ) -> Result<()> {
-    match context.names().find(name) {
-        Some(relation) if kind == ObjectKind::Table || relation.kind() == kind => context.check_role(role),
-        Some(_) => Err(wrong_kind(kind, &name.name)),
-        None if if_exists => {
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, skipped(name));
-            Ok(())
-        }
-        None => Err(missing_relation(name)),
+    match relation_to_alter(context, kind.accepted_by_alter(), if_exists, name)? {
+        Some(_) => context.check_role(role),
+        None => Ok(()),
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::alter::identity_sources;
 use super::{
-    Context, column, constraint, create, drop, expression, foreign_key, index, parameter, rewrite, sequence,
-    view,
+    Context, column, constraint, create, expression, foreign_key, index, parameter, rewrite, sequence, view,
 };
 use crate::names::missing_column;
 use crate::statement::quote_ident;
@@ -171,9 +170,10 @@ fn add_identity(
     }
     column::check_identity_type(found.ty.declared)?;
     let options = sequence::options_of(context, text, options, true)?;
-    let place = (table.schema, table.name.as_str());
-    create::add_sequence(context, place, (table.oid, column.0), found, &options)?;
     table.columns[column.index()].identity = Some(column::identity(always));
+    let place = (table.schema, table.name.as_str());
+    let owner = (table.oid, column.0);
+    create::add_sequence(context, place, owner, &table.columns[column.index()], &options)?;
     context.put_table(table)
 }
 
@@ -208,9 +208,7 @@ fn set_identity(
     }
     if !options.is_empty() {
         let options = sequence::options_of(context, text, &options, false)?;
-        let owner = Some((table.oid, column.0));
-        let mut sequences = context.transaction.catalog().sequences.values();
-        let owned = sequences.find(|sequence| sequence.owner == owner).cloned();
+        let owned = context.transaction.catalog().identity_sequence(table.oid, column.0).cloned();
         let owned = owned.ok_or_else(|| Error::internal("an identity column has no sequence"))?;
         sequence::change(context, &owned, &options)?;
     }
@@ -235,7 +233,10 @@ fn drop_identity(
         }
         return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
     }
-    drop::remove_owned_sequences(context, table.oid, column)?;
+    let catalog = context.catalog_mut()?;
+    if let Some(sequence) = catalog.identity_sequence(table.oid, column.0).map(|sequence| sequence.oid) {
+        catalog.sequences.remove(&sequence);
+    }
     table.columns[column.index()].identity = None;
     context.put_table(table)
 }

@@ -207,7 +207,8 @@ pub(super) fn add_sequence(
         Some(ty) => ty,
         None => sequence::type_of(column.ty.declared)?,
     };
-    sequence::add(context, schema, &name, ty, options, Some(owner))?;
+    let user = sequence::DrawingColumn { owner, is_identity: column.identity.is_some() };
+    sequence::add(context, schema, &name, ty, options, Some(user))?;
     Ok((schema, name))
 }
 

@@ -5,8 +5,8 @@
 //! 2BP01 and names them, CASCADE drops them too and reports them.
 
 use super::foreign_key::index_all;
-use super::{Context, absent, expression, index, kinds, rewrite, view};
-use crate::names::{Relation, missing};
+use super::{Context, absent, expression, index, kinds, rewrite, sequence, view};
+use crate::names::Relation;
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Error, Result, SqlState};
@@ -36,7 +36,7 @@ pub(super) fn objects(context: &mut Context<'_>, objects: &DropObjects) -> Resul
             ObjectReference::Relation(relation) => QualifiedName::from(&relation.name),
             other => panic!("{other:?} names no object of ours"),
         };
-        if let Err(error) = absent::check_schema(context, &name) {
+        if let Err(error) = context.names().check_schema(&name) {
             if !objects.if_exists {
                 return Err(error);
             }
@@ -95,17 +95,13 @@ fn drop_all(context: &mut Context<'_>, wanted: Vec<Object>, cascade: bool) -> Re
     for object in &wanted {
         let Object::Sequence(sequence) = object else { continue };
         let sequence = &context.transaction.catalog().sequences[sequence];
-        let Some((table, column)) = sequence.owner else { continue };
-        let Some(table) = context.transaction.catalog().tables.get(&table) else { continue };
-        let column = &table.columns[usize::from(column)];
-        if column.identity.is_some() {
-            let column = format!("column {} of table {}", column.name, table.name);
-            return Err(Error::new(
-                SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
-                format!("cannot drop sequence {} because {column} requires it", sequence.name),
-            )
-            .with_hint(format!("You can drop {column} instead.")));
-        }
+        let Some((table, column)) = sequence::identity_column(context, sequence) else { continue };
+        let column = format!("column {} of table {}", table.columns[usize::from(column)].name, table.name);
+        return Err(Error::new(
+            SqlState::DEPENDENT_OBJECTS_STILL_EXIST,
+            format!("cannot drop sequence {} because {column} requires it", sequence.name),
+        )
+        .with_hint(format!("You can drop {column} instead.")));
     }
     // `all` grows during the loop; each object is stored with the one that it depends on.
     let mut all: Vec<(Object, Option<usize>)> = wanted.iter().map(|object| (object.clone(), None)).collect();
@@ -341,7 +337,7 @@ pub(super) fn remove_index(context: &mut Context<'_>, table: &mut TableDef, oid:
 
 fn drop_index(context: &mut Context<'_>, name: &QualifiedName, cascade: bool) -> Result<()> {
     let Relation::Index(table, index) = context.names().object(ObjectKind::Index, name)? else {
-        return Err(missing(ObjectKind::Index, name));
+        return Err(context.names().missing(ObjectKind::Index, name));
     };
     let holder = table.constraints.iter().find(|constraint| {
         matches!(constraint.kind, ConstraintKind::PrimaryKey { index: held } | ConstraintKind::Unique { index: held }

@@ -48,8 +48,7 @@ pub(super) fn columns(
         column.default = column.default.filter(|_| includes(like, LikeOption::Defaults));
         column.identity = column.identity.filter(|_| includes(like, LikeOption::Identity));
         column.generated = column.generated.filter(|_| includes(like, LikeOption::Generated));
-        let owner = Some((source.oid, id.0));
-        let sequence = context.transaction.catalog().sequences.values().find(|known| known.owner == owner);
+        let sequence = context.transaction.catalog().identity_sequence(source.oid, id.0);
         let sequence = column.identity.and(sequence).map(|known| SequenceOptions {
             increment: Some(known.increment),
             minimum: Some(Some(known.minimum)),

@@ -1,7 +1,7 @@
 //! RENAME and SET SCHEMA: definitions that name an object are updated.
 
 use super::{Context, already_exists, alter, expression, index, view};
-use crate::names::{NAME_BYTES, Relation, missing_column, missing_relation, wrong_kind};
+use crate::names::{NAME_BYTES, Relation, missing_column, wrong_kind};
 use crate::statement::{ObjectKind, QualifiedName, quote_ident};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
@@ -21,7 +21,7 @@ pub(super) fn rename(context: &mut Context<'_>, rename: &Rename) -> Result<()> {
     }
     match &rename.part {
         RenamedPart::Object => {
-            let found = relation_to_alter(context, kind, rename.if_exists, &name)?;
+            let found = alter::relation_to_alter(context, kind.accepted_by_alter(), rename.if_exists, &name)?;
             let Some(relation) = found else { return Ok(()) };
             let schema = relation.schema();
             if context.names().relation_in(schema, to).is_some() {
@@ -29,16 +29,18 @@ pub(super) fn rename(context: &mut Context<'_>, rename: &Rename) -> Result<()> {
             }
             put_moved(context, relation, None, Some(to))
         }
-        RenamedPart::Column(column) => match relation_to_alter(context, kind, rename.if_exists, &name)? {
-            None => Ok(()),
-            Some(Relation::Table(table)) => {
-                context.lock(&table)?;
-                let table = TableDef::clone(&context.table(table.oid));
-                rename_column(context, table, &column.text, to)
+        RenamedPart::Column(column) => {
+            match alter::relation_to_alter(context, kind.accepted_by_alter(), rename.if_exists, &name)? {
+                None => Ok(()),
+                Some(Relation::Table(table)) => {
+                    context.lock(&table)?;
+                    let table = TableDef::clone(&context.table(table.oid));
+                    rename_column(context, table, &column.text, to)
+                }
+                Some(Relation::View(view)) => rename_view_column(context, &view, column, to),
+                Some(_) => Err(wrong_kind(ObjectKind::Table, &name.name)),
             }
-            Some(Relation::View(view)) => rename_view_column(context, &view, column, to),
-            Some(_) => Err(wrong_kind(ObjectKind::Table, &name.name)),
-        },
+        }
         RenamedPart::Constraint(constraint) => {
             let found = alter::table_to_alter(context, rename.if_exists, &name)?;
             let Some(table) = found else { return Ok(()) };
@@ -54,7 +56,7 @@ pub(super) fn rename(context: &mut Context<'_>, rename: &Rename) -> Result<()> {
 pub(super) fn set_schema(context: &mut Context<'_>, change: &SetSchema) -> Result<()> {
     let kind = super::kinds::object_kind(change.object.object_type).expect("other kinds are refused");
     let name = name_of(&change.object);
-    let found = relation_to_alter(context, kind, change.if_exists, &name)?;
+    let found = alter::relation_to_alter(context, kind.accepted_by_alter(), change.if_exists, &name)?;
     let Some(relation) = found else { return Ok(()) };
     let placed = QualifiedName { schema: Some(change.schema.text.to_string()), name: name.name.clone() };
     let schema = context.names().creation_schema(&placed)?;
@@ -193,26 +195,6 @@ pub(super) fn rebuild(context: &mut Context<'_>, table: &mut TableDef, index: &I
     }
     *place = fresh;
     Ok(())
-}
-
-/// The relation that ALTER names. ALTER TABLE also takes the other kinds, as in PostgreSQL.
-fn relation_to_alter(
-    context: &mut Context<'_>,
-    kind: ObjectKind,
-    if_exists: bool,
-    name: &QualifiedName,
-) -> Result<Option<Relation>> {
-    context.names().refuse_source(name)?;
-    match context.names().find(name) {
-        Some(relation) if kind == ObjectKind::Table || relation.kind() == kind => Ok(Some(relation)),
-        Some(_) => Err(crate::names::wrong_kind(kind, &name.name)),
-        None if if_exists => {
-            let message = format!("relation \"{name}\" does not exist, skipping");
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
-            Ok(None)
-        }
-        None => Err(missing_relation(name)),
-    }
 }
 
 /// Stores a relation under another name or schema, and updates views and defaults that name it.

@@ -1,14 +1,14 @@
 //! CREATE and ALTER SEQUENCE. A sequence's definition is transactional, its counter is not:
 //! `nextval` never returns a value again, even if the transaction rolls back.
 
-use super::{Context, already_exists};
-use crate::names::{Relation, missing, missing_column};
+use super::{Context, already_exists, alter};
+use crate::names::{Relation, missing_column};
 use crate::statement::{ObjectKind, QualifiedName};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, SqlType, Type, TypeId};
 use firn_syntax::character_position;
 use firn_syntax::tree::{AlterSequence, CreateSequence, ObjectName, SequenceOption, SequenceOptionKind};
-use firn_txn::catalog::{Oid, SequenceDef};
+use firn_txn::catalog::{Oid, SequenceDef, TableDef};
 
 /// Options of CREATE and ALTER SEQUENCE and of identity columns, if given.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +51,15 @@ pub(super) fn create(context: &mut Context<'_>, text: &str, create: &CreateSeque
     add(context, schema, &name.name, options.ty.unwrap_or(SqlType::BigInt), options, None).map(|_| ())
 }
 
+/// The serial or identity column that a sequence is made for.
+#[derive(Clone, Copy)]
+pub(super) struct DrawingColumn {
+    /// Its table and number.
+    pub owner: (Oid, u16),
+    /// Whether it is an identity column.
+    pub is_identity: bool,
+}
+
 /// Puts a new sequence into the catalog.
 pub(super) fn add(
     context: &mut Context<'_>,
@@ -58,7 +67,7 @@ pub(super) fn add(
     name: &str,
     ty: SqlType,
     options: &SequenceOptions,
-    owner: Option<(Oid, u16)>,
+    column: Option<DrawingColumn>,
 ) -> Result<Arc<SequenceDef>> {
     let increment = options.increment.unwrap_or(1);
     let (least, most) = bounds(ty)?;
@@ -77,8 +86,9 @@ pub(super) fn add(
         cache: options.cache.unwrap_or(1),
         owner: match &options.owner {
             Some(owner) => resolve_owner(context, owner.as_ref())?,
-            None => owner,
+            None => column.map(|column| column.owner),
         },
+        is_identity: column.is_some_and(|column| column.is_identity),
     };
     check(&definition)?;
     let definition = Arc::new(definition);
@@ -89,17 +99,8 @@ pub(super) fn add(
 /// ALTER SEQUENCE
 pub(super) fn alter(context: &mut Context<'_>, text: &str, alter: &AlterSequence) -> Result<()> {
     let name = &QualifiedName::from(&alter.name);
-    context.names().refuse_source(name)?;
-    let old = match context.names().find(name) {
-        Some(Relation::Sequence(sequence)) => sequence,
-        Some(_) => return Err(crate::names::wrong_kind(ObjectKind::Sequence, &name.name)),
-        None if alter.if_exists => {
-            let message = format!("relation \"{name}\" does not exist, skipping");
-            context.notice(SqlState::SUCCESSFUL_COMPLETION, message);
-            return Ok(());
-        }
-        None => return Err(crate::names::missing_relation(name)),
-    };
+    let found = alter::relation_to_alter(context, Some(ObjectKind::Sequence), alter.if_exists, name)?;
+    let Some(Relation::Sequence(old)) = found else { return Ok(()) };
     let options = options_of(context, text, &alter.options, false)?;
     change(context, &old, &options)
 }
@@ -134,6 +135,11 @@ pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &Seq
     new.cycle = options.cycle.unwrap_or(new.cycle);
     new.cache = options.cache.unwrap_or(new.cache);
     if let Some(owner) = &options.owner {
+        if let Some((table, _)) = identity_column(context, old) {
+            let message = "cannot change ownership of identity sequence";
+            let detail = format!("Sequence \"{}\" is linked to table \"{}\".", old.name, table.name);
+            return Err(Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_detail(detail));
+        }
         new.owner = resolve_owner(context, owner.as_ref())?;
     }
     check(&new)?;
@@ -160,20 +166,39 @@ pub(super) fn change(context: &mut Context<'_>, old: &SequenceDef, options: &Seq
     Ok(())
 }
 
+/// The identity column that draws from a sequence, if one does.
+pub(super) fn identity_column(context: &Context<'_>, sequence: &SequenceDef) -> Option<(Arc<TableDef>, u16)> {
+    let (table, column) = sequence.owner?;
+    let catalog = context.transaction.catalog();
+    let table = catalog.tables.get(&table)?;
+    table.columns[usize::from(column)].identity?;
+    let drawn = catalog.identity_sequence(table.oid, column)?;
+    (drawn.oid == sequence.oid).then(|| (table.clone(), column))
+}
+
 /// The column that OWNED BY names.
 fn resolve_owner(
     context: &Context<'_>,
     owner: Option<&(QualifiedName, String)>,
 ) -> Result<Option<(Oid, u16)>> {
     let Some((table, column)) = owner else { return Ok(None) };
-    let table = match context.names().object(ObjectKind::Table, table) {
-        Ok(Relation::Table(table)) => table,
-        _ => return Err(missing(ObjectKind::Table, table)),
+    let table = match context.names().relation(table)? {
+        Relation::Table(table) => table,
+        Relation::View(_) => return Err(Error::unsupported("sequences that columns of views own")),
+        Relation::Sequence(found) => return Err(cannot_own(&found.name, "sequences")),
+        Relation::Index(_, found) => return Err(cannot_own(&found.name, "indexes")),
     };
     match table.column(column) {
         Some((id, _)) => Ok(Some((table.oid, id.0))),
         None => Err(missing_column(&table, column)),
     }
+}
+
+/// 42809
+fn cannot_own(relation: &str, kinds: &str) -> Error {
+    let message = format!("sequence cannot be owned by relation \"{relation}\"");
+    let detail = format!("This operation is not supported for {kinds}.");
+    Error::new(SqlState::WRONG_OBJECT_TYPE, message).with_detail(detail)
 }
 
 /// The least and greatest value of a sequence's type.

@@ -15,7 +15,7 @@ use firn_syntax::Span;
 use firn_syntax::print;
 use firn_syntax::tree::{
     self, Alias, CommonTable, CreateView, Expr, ExprKind, FromItem, Join, JoinConstraint, JoinKind, Name,
-    ObjectName, Query, QueryBody, Select, Statement, Table, TableKind, Target, With,
+    ObjectName, Query, QueryBody, Select, SortItem, Statement, Table, TableKind, Target, With,
 };
 use firn_syntax::visit::{self, Visitor};
 use firn_txn::Catalog;
@@ -268,6 +268,41 @@ fn parsed(text: &str) -> Option<Query> {
     match crate::parse::parse_one(text).ok()??.statement {
         Statement::Query(query) => Some(*query),
         _ => None,
+    }
+}
+
+/// The query of a view as the catalogs show it: with the names of the view's columns, which it may have been given apart from
+/// its query. A query whose ORDER BY uses an alias is shown as it is written.
+pub(crate) fn shown_query(view: &ViewDef) -> String {
+    let as_written = || view.query.trim().trim_end_matches(';').to_owned();
+    let Some(mut query) = parsed(&view.query) else { return as_written() };
+    let uses_alias = |item: &SortItem| matches!(item.value.kind, ExprKind::Column(_));
+    let is_sorted = query.order_by.iter().any(uses_alias);
+    let Some(select) = first_select(&mut query.body) else { return as_written() };
+    let has_stars = select.targets.iter().any(|target| matches!(target, Target::All(_)));
+    if is_sorted || has_stars || select.targets.len() != view.columns.len() {
+        return as_written();
+    }
+    let mut is_renamed = false;
+    for (target, column) in select.targets.iter_mut().zip(&view.columns) {
+        let Target::Value { value, alias } = target else { continue };
+        let name =
+            alias.as_ref().map_or_else(|| firn_bind::column_name(value), |alias| alias.text.to_string());
+        if name != column.name {
+            *alias = Some(Name { text: column.name.as_str().into(), span: value.span });
+            is_renamed = true;
+        }
+    }
+    if is_renamed { print::query(&query) } else { as_written() }
+}
+
+/// The SELECT that names the columns of a query.
+fn first_select(body: &mut QueryBody) -> Option<&mut Select> {
+    match body {
+        QueryBody::Select(select) => Some(select),
+        QueryBody::SetOperation(operation) => first_select(&mut operation.first),
+        QueryBody::Nested(query) => first_select(&mut query.body),
+        QueryBody::Values(_) | QueryBody::Table(_) => None,
     }
 }
 

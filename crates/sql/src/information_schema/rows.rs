@@ -198,7 +198,7 @@ fn views(source: &Source) -> Vec<Row> {
             "table_catalog": database(source),
             "table_schema": source.schema_name(view.schema),
             "table_name": view.name.as_str(),
-            "view_definition": view.query.as_str(),
+            "view_definition": crate::ddl::view::shown_query(view),
             "check_option": "NONE",
             "is_updatable": "NO",
             "is_insertable_into": "NO",
@@ -267,8 +267,7 @@ fn column_column_usage(source: &Source) -> Vec<Row> {
 
 /// The columns about the sequence of an identity column.
 fn identity(source: &Source, table: &TableDef, column: u16) -> Row {
-    let owner = Some((table.oid, column));
-    let Some(sequence) = source.catalog.sequences.values().find(|sequence| sequence.owner == owner) else {
+    let Some(sequence) = source.catalog.identity_sequence(table.oid, column) else {
         return Vec::new();
     };
     row! {

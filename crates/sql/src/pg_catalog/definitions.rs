@@ -3,6 +3,7 @@
 use super::relation::{self, Relation};
 use super::{Source, deparse};
 use crate::ddl::parameter::index_options;
+use firn_base::{Error, Result, SqlState};
 use firn_txn::catalog::{
     ConstraintDef, ConstraintKind, Deferral, IndexDef, Oid, ReferentialAction, SequenceDef, TableDef, ViewDef,
 };
@@ -89,6 +90,18 @@ impl Source {
                 .objects()
                 .find(|object| object.name() == name && self.schema_name(object.schema()) == schema),
             _ => None,
+        }
+    }
+
+    /// 3F000 if a name has a schema that does not exist.
+    pub(crate) fn check_schema_of(&self, name: &str) -> Result<()> {
+        let parts = split_name(name).unwrap_or_default();
+        let [.., schema, _] = &parts[..] else { return Ok(()) };
+        match self.schemas().any(|(_, known)| known == schema) {
+            true => Ok(()),
+            false => {
+                Err(Error::new(SqlState::INVALID_SCHEMA_NAME, format!("schema \"{schema}\" does not exist")))
+            }
         }
     }
 

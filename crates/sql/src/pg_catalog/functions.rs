@@ -369,7 +369,7 @@ fn expression(source: &Source, arguments: &[Cell]) -> Result<Cell> {
 
 fn view_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     Ok(match relation(source, &arguments[0]) {
-        Some(Object::View(view)) => format!(" {};", view.query.trim().trim_end_matches(';')).into(),
+        Some(Object::View(view)) => format!(" {};", crate::ddl::view::shown_query(view)).into(),
         _ => Cell::Null,
     })
 }
@@ -377,6 +377,7 @@ fn view_definition(source: &Source, arguments: &[Cell]) -> Result<Cell> {
 fn serial_sequence(source: &Source, arguments: &[Cell]) -> Result<Cell> {
     let (name, column) = (text(&arguments[0]), text(&arguments[1]));
     let Some(Object::Table(table)) = source.object_by_name(&name) else {
+        source.check_schema_of(&name)?;
         return Err(Error::new(SqlState::UNDEFINED_TABLE, format!("relation \"{name}\" does not exist")));
     };
     let Some((position, _)) = table.column(&column) else {

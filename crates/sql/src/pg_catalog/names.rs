@@ -41,8 +41,18 @@ pub(crate) fn object_name(source: &Source, ty: TypeId, oid: u32) -> Option<Strin
     }
 }
 
-/// The object that a text denotes as a value of such a type. 42725 if several have the name.
+/// The object that a text denotes as a value of such a type. 42725 if several have the name, 3F000 if its schema does not
+/// exist.
 pub(crate) fn object_oid(source: &Source, ty: TypeId, name: &str) -> Result<Option<u32>> {
+    let found = find_object(source, ty, name)?;
+    // The names of operators are found without their schema.
+    if found.is_none() && ![TypeId::REGOPER, TypeId::REGOPERATOR].contains(&ty) {
+        source.check_schema_of(name.split(['(', '[']).next().unwrap_or_default())?;
+    }
+    Ok(found)
+}
+
+fn find_object(source: &Source, ty: TypeId, name: &str) -> Result<Option<u32>> {
     let found = match ty {
         TypeId::REGCLASS => {
             split_name(name).ok_or_else(invalid_name)?;

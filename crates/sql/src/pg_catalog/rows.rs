@@ -595,7 +595,7 @@ fn pg_views(source: &Source) -> Vec<Row> {
             "schemaname": source.schema_name(view.schema),
             "viewname": view.name.as_str(),
             "viewowner": source.facts.user.as_str(),
-            "definition": view.query.as_str(),
+            "definition": crate::ddl::view::shown_query(view),
         }
     };
     source.catalog.views.values().map(|view| row(view)).collect()

@@ -51,7 +51,9 @@ impl Script<'_> {
         }
         let identity_of = |sequence: &SequenceDef| {
             let (table, column) = sequence.owner?;
-            let table = catalog.tables.get(&table)?;
+            let draws =
+                catalog.identity_sequence(table, column).is_some_and(|drawn| drawn.oid == sequence.oid);
+            let table = catalog.tables.get(&table).filter(|_| draws)?;
             Some((table, &table.columns[usize::from(column)])).filter(|(_, column)| column.identity.is_some())
         };
         // Defaults name them.

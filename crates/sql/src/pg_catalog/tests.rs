@@ -134,6 +134,7 @@ fn catalog() -> Catalog {
         cycle: false,
         cache: 1,
         owner,
+        is_identity: false,
     };
     let sequences = [
         sequence(16416, "parent_id_seq", Some((Oid(16384), 0))),

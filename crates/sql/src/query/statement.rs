@@ -20,6 +20,7 @@ use firn_query::prepared::Preparing;
 use firn_query::{Executed, Found, KeptRows, Relations, ResultColumn, Stream, Surroundings};
 use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
+use firn_txn::dependencies::Dependencies;
 use firn_vector::context::Settings;
 use firn_vector::kernel::Signature;
 use firn_vector::{Context, Datum, Slot};
@@ -103,6 +104,11 @@ impl Prepared {
         self.prepared.parameters()
     }
 
+    /// What it was made of in the catalog.
+    pub fn dependencies(&self) -> &Dependencies {
+        self.prepared.dependencies()
+    }
+
     /// Its plan.
     pub fn plan(&self) -> &firn_plan::Plan {
         self.prepared.plan()
@@ -172,6 +178,11 @@ impl Prepared {
     /// Whether it touches few rows, as far as is known before it runs.
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
+    }
+
+    /// Whether it finds every row that it reads by all of a unique key.
+    pub fn is_by_keys(&self) -> bool {
+        self.prepared.is_by_keys()
     }
 
     /// Whether its tables have grown so much that it should be prepared again.

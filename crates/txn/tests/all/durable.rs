@@ -138,6 +138,7 @@ pub fn create_sequence(tx: &mut Transaction, name: &str) -> SequenceDef {
         cycle: false,
         cache: 1,
         owner: None,
+        is_identity: false,
     };
     tx.catalog_mut().unwrap().sequences.insert(definition.oid, Arc::new(definition.clone()));
     definition

@@ -21,7 +21,12 @@ pub fn register(builder: &mut RegistryBuilder) {
             match number(text) {
                 Some(_) => Ok(None),
                 None => match call.context.objects.oid(ty, text) {
-                    Err(error) if error.state() == SqlState::AMBIGUOUS_FUNCTION => Ok(None),
+                    Err(error)
+                        if [SqlState::AMBIGUOUS_FUNCTION, SqlState::INVALID_SCHEMA_NAME]
+                            .contains(&error.state()) =>
+                    {
+                        Ok(None)
+                    }
                     found => found,
                 },
             }
@@ -82,11 +87,9 @@ fn missing(ty: TypeId, name: &str) -> Error {
         TypeId::REGPROC | TypeId::REGPROCEDURE => (SqlState::UNDEFINED_FUNCTION, "function"),
         _ => (SqlState::UNDEFINED_FUNCTION, "operator"),
     };
-    // PostgreSQL writes functions and operators as they are, and others in quotes.
-    let name = match kind {
-        "function" if ty == TypeId::REGPROC => format!("\"{name}\""),
-        "operator" => name.to_owned(),
-        _ => format!("\"{name}\""),
+    let message = match kind {
+        "operator" => format!("operator does not exist: {name}"),
+        _ => format!("{kind} \"{name}\" does not exist"),
     };
-    Error::new(state, format!("{kind} {name} does not exist"))
+    Error::new(state, message)
 }

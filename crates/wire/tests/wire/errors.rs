@@ -1,6 +1,8 @@
 //! The fields of common errors and notices, beside those that PostgreSQL 15 sends.
 
 use crate::raw::*;
+use firn_session::Database;
+use firn_wire::{Server, WireConfig};
 
 const SETUP: &str = "
     CREATE TABLE parent (id integer PRIMARY KEY);
@@ -107,6 +109,36 @@ fn a_kept_statement_whose_columns_have_changed_names_the_routine_of_postgresql()
         fields(&error_of(&mut raw, &run), "CMR"),
         "C0A000 | Mcached plan must not change result type | RRevalidateCachedQuery"
     );
+}
+
+/// The optimiser counts what it plans.
+#[test]
+fn ddl_on_other_tables_does_not_make_a_kept_statement_be_planned_again() {
+    let database = Database::memory().unwrap();
+    let config = WireConfig { listen: vec!["127.0.0.1:0".to_owned()], ..WireConfig::default() };
+    let server = Server::start(database.clone(), config).unwrap();
+    let (mut raw, mut other) = (Raw::connect(&server), Raw::connect(&server));
+    raw.answers(&query("CREATE TABLE t (a integer PRIMARY KEY); INSERT INTO t VALUES (1)"));
+    raw.answers(&[parse("s", "SELECT a FROM t WHERE a > 0"), sync()].concat());
+    let mut planned_by_run = || {
+        let before = database.engine().statistics().plans.get();
+        let answers = raw.answers(&[bind("", "s", &[]), execute("", 0), sync()].concat());
+        assert_eq!(answers, "2 D C ZI");
+        database.engine().statistics().plans.get() - before
+    };
+    assert_eq!(planned_by_run(), 0);
+    for sql in [
+        "CREATE TABLE u (a integer PRIMARY KEY, b integer)",
+        "ALTER TABLE u ADD COLUMN c integer",
+        "CREATE INDEX ON u (b)",
+        "CREATE VIEW v AS SELECT * FROM t",
+        "DROP TABLE u",
+    ] {
+        other.answers(&query(sql));
+        assert_eq!(planned_by_run(), 0, "{sql}");
+    }
+    other.answers(&query("ALTER TABLE t ADD COLUMN b integer"));
+    assert_eq!((planned_by_run(), planned_by_run()), (1, 0));
 }
 
 #[test]

@@ -79,6 +79,14 @@ fn shake_hands(
     own: Option<&Signed>,
     version: &'static SupportedProtocolVersion,
 ) -> std::io::Result<Encrypted> {
+    shake_hands_as(stream, configured(authority, own, version))
+}
+
+fn configured(
+    authority: &Authority,
+    own: Option<&Signed>,
+    version: &'static SupportedProtocolVersion,
+) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem().as_bytes()).unwrap()).unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -94,6 +102,10 @@ fn shake_hands(
         }
     };
     config.alpn_protocols.push(b"postgresql".to_vec());
+    config
+}
+
+fn shake_hands_as(stream: TcpStream, config: ClientConfig) -> std::io::Result<Encrypted> {
     let name = ServerName::try_from("localhost").unwrap();
     let mut tls = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut stream = stream;
@@ -171,6 +183,12 @@ fn a_client_that_begins_with_tls_saves_a_round_trip() {
     raw.send(&startup(3 << 16, b"user\0ada\0\0"));
     raw.until('Z');
     assert_eq!(raw.answers(&query("SELECT 1")), "T D C ZI");
+    // One that names no protocol may mean another.
+    let mut config = configured(&authority, None, &TLS13);
+    config.alpn_protocols.clear();
+    let mut raw = shake_hands_as(Raw::silent(&server).stream, config).unwrap();
+    let (tag, body) = raw.receive().unwrap();
+    assert_eq!((tag, field(&body, b'C').as_deref()), ('E', Some("08P01")));
     // Where there is no TLS, that is no message.
     let plain = serve_plainly();
     assert!(shake_hands(Raw::silent(&plain).stream, &authority, None, &TLS13).is_err());
@@ -205,6 +223,20 @@ fn a_client_that_shakes_hands_slowly_is_not_waited_for() {
     let begun = Instant::now();
     // A record of a kilobyte, byte by byte.
     let _ = stream.write_all(&[0x16, 3, 1, 4, 0]);
+    while begun.elapsed() < Duration::from_secs(10) && stream.write_all(&[1]).is_ok() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "it was waited for");
+}
+
+#[test]
+fn a_client_that_sends_its_first_message_slowly_is_not_waited_for() {
+    let (server, authority) =
+        serve_encrypted(|config, _| config.startup_timeout = Duration::from_millis(300));
+    let begun = Instant::now();
+    let mut stream = encrypted(&server, &authority).stream.sock;
+    // The start of a record of a kilobyte, byte by byte.
+    let _ = stream.write_all(&[0x17, 3, 3, 4, 0]);
     while begun.elapsed() < Duration::from_secs(10) && stream.write_all(&[1]).is_ok() {
         std::thread::sleep(Duration::from_millis(50));
     }

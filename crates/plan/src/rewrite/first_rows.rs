@@ -1,0 +1,264 @@
+//! Joins of which only the first rows of each left row are used: `LATERAL (… ORDER BY k LIMIT n)`, and the least or the greatest value of a
+//! dependent sub-query. An index that has the rows of a left row in that order need not find the others.
+//!
+//! Unnesting has made a row number of LIMIT, and of the aggregate one for each value of the domain:
+//!
+//! ```text
+//! Filter [row_number <= n]                        Group by [key] aggregates [max(k)]
+//!   Window partition [key] order [k] row_number     Join inner on [key = …]
+//!     Join inner on [key = …]                         …
+//!       …                                             Scan
+//!       Scan
+//! ```
+//!
+//! Both remain above the join: of the rows of a partition the filter keeps those that it would keep anyway. They are among those that are found,
+//! since all rows of one left row are in one partition, and each row that is not found comes behind n others of its left row. Several
+//! left rows may share a partition.
+
+use crate::column::{Column, Columns};
+use crate::operator::{FirstRows, Join, JoinKind, Operator, Scan, SortKey};
+use crate::plan::{NodeId, Plan};
+use crate::properties::{Producers, is_volatile};
+use crate::rewrite::join_methods::index_key;
+use crate::scalar::Scalar;
+use crate::statistics::Index;
+use firn_base::{TypeId, Value};
+use std::collections::HashMap;
+
+/// How many rows a parameter is taken to ask for.
+const ASKED: f64 = 10.0;
+
+/// What is used of a join's rows.
+pub(super) struct Used {
+    first: FirstRows,
+    /// The first rows of each of these are.
+    partition: Vec<Column>,
+}
+
+/// The joins of which not all rows are used.
+pub(super) fn joins(plan: &Plan) -> HashMap<NodeId, Used> {
+    plan.post_order().into_iter().filter_map(|node| of(plan, node)).collect()
+}
+
+fn of(plan: &Plan, node: NodeId) -> Option<(NodeId, Used)> {
+    let (mut below, used) = match &plan[node] {
+        Operator::Filter { input, conditions } => {
+            let Operator::Window(window) = &plan[*input] else { return None };
+            let [call] = &window.calls[..] else { return None };
+            (&*call.function.name == "row_number").then_some(())?;
+            let count = conditions.iter().find_map(|condition| limit_of(condition, call.output))?;
+            let first = FirstRows { order: window.order.clone(), count };
+            (window.input, Used { first, partition: window.partition.clone() })
+        }
+        Operator::Group(group) if group.sets.is_none() => {
+            let [aggregate] = &group.aggregates[..] else { return None };
+            let descending = match &*aggregate.function.name {
+                "min" => false,
+                "max" => true,
+                _ => return None,
+            };
+            let [Scalar::Column(column)] = aggregate.arguments[..] else { return None };
+            aggregate.filter.is_none().then_some(())?;
+            // NULL is the result only if there is no other value.
+            let order = vec![SortKey { column, descending, nulls_first: false }];
+            let first = FirstRows { order, count: Scalar::int8(1) };
+            (group.input, Used { first, partition: group.keys.clone() })
+        }
+        _ => return None,
+    };
+    // What is computed of rows that are not used need not be computed.
+    while let Operator::Map { input, .. } = &plan[below]
+        && !is_volatile(plan, below)
+    {
+        below = *input;
+    }
+    matches!(plan[below], Operator::Join(_)).then_some((below, used))
+}
+
+/// Up to which row number rows meet a condition: a constant or a parameter.
+fn limit_of(condition: &Scalar, number: Column) -> Option<Scalar> {
+    let condition = match condition {
+        // LIMIT NULL is none.
+        Scalar::Test(inner, Some(false), true) => &**inner,
+        condition => condition,
+    };
+    let Scalar::Call(call) = condition else { return None };
+    let [Scalar::Column(column), count] = &call.arguments[..] else { return None };
+    let is_count = match count {
+        Scalar::Constant(ty, value) => ty.id == TypeId::INT8 && matches!(value, Value::BigInt(_)),
+        Scalar::Parameter(_, ty) => ty.id == TypeId::INT8,
+        _ => false,
+    };
+    let is_limit = *column == number && call.function.operator.as_deref() == Some("<=") && is_count;
+    is_limit.then(|| count.clone())
+}
+
+impl Used {
+    /// What an index may find of a join's right side by its first attributes: the first rows, if it has them in their order, and the
+    /// join asks nothing else of them.
+    pub fn by(
+        &self,
+        plan: &Plan,
+        join: &Join,
+        scan: &Scan,
+        index: &Index,
+        length: usize,
+        producers: &Producers,
+    ) -> Option<FirstRows> {
+        (join.kind == JoinKind::Inner).then_some(())?;
+        let keys: Vec<(Column, &Scalar)> = index.attributes[..length]
+            .iter()
+            .map(|attribute| index_key(join, scan, *attribute, &plan.columns))
+            .collect::<Option<_>>()?;
+        let is_key = |column: Column| keys.iter().any(|(key, _)| *key == column);
+        // A row whose key has been found meets these.
+        let is_decided = |condition: &Scalar| match condition {
+            Scalar::Call(call) => {
+                call.arguments.iter().any(|argument| keys.iter().any(|(_, key)| std::ptr::eq(*key, argument)))
+            }
+            Scalar::IsNull(inner, true) => inner.as_column().is_some_and(is_key),
+            _ => false,
+        };
+        let is_one_for_a_left_row =
+            |column: &Column| is_key(*column) || producers.is_below(*column, join.left);
+        let fits = join.conditions.iter().chain(&scan.conditions).all(is_decided)
+            && self.partition.iter().all(is_one_for_a_left_row);
+        fits.then_some(())?;
+        let order = order_of(scan, &self.first.order, &plan.columns)?;
+        let parts = index.attributes.iter().zip(&index.descending).zip(&index.nulls_first);
+        let parts =
+            parts.map(|((attribute, descending), nulls_first)| (*attribute, *descending, *nulls_first));
+        direction(parts, length, &order)?;
+        Some(self.first.clone())
+    }
+}
+
+impl FirstRows {
+    /// How many rows are expected to be asked for.
+    pub(super) fn expected(&self) -> f64 {
+        match self.count {
+            Scalar::Constant(_, Value::BigInt(count)) => count.max(0) as f64,
+            _ => ASKED,
+        }
+    }
+}
+
+/// A part of an order among the attributes of a source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AttributeOrder {
+    /// The attribute.
+    pub attribute: i16,
+    /// DESC
+    pub descending: bool,
+    /// Where NULLs are; `None` if there are none.
+    pub nulls_first: Option<bool>,
+}
+
+/// An order by columns of a scan.
+pub fn order_of(scan: &Scan, order: &[SortKey], columns: &Columns) -> Option<Vec<AttributeOrder>> {
+    let part = |key: &SortKey| {
+        let (_, attribute) = scan.columns.iter().find(|(column, _)| *column == key.column)?;
+        let nulls_first = columns[key.column].nullable.then_some(key.nulls_first);
+        Some(AttributeOrder { attribute: *attribute, descending: key.descending, nulls_first })
+    };
+    order.iter().map(part).collect()
+}
+
+/// Whether an index has the rows with equal values in its first attributes in an order, and whether that is against its own. Its parts are
+/// the attributes, whether the greatest comes first, and whether NULLs do.
+pub fn direction(
+    parts: impl Iterator<Item = (i16, bool, bool)>,
+    fixed: usize,
+    order: &[AttributeOrder],
+) -> Option<bool> {
+    let parts: Vec<_> = parts.collect();
+    let (fixed, rest) = parts.split_at_checked(fixed)?;
+    let (mut rest, mut reverse) = (rest.iter(), None);
+    for key in order {
+        if fixed.iter().any(|(attribute, ..)| *attribute == key.attribute) {
+            continue;
+        }
+        let (_, descending, nulls_first) =
+            rest.next().filter(|(attribute, ..)| *attribute == key.attribute)?;
+        let against = *descending != key.descending;
+        let nulls_fit = key.nulls_first.is_none_or(|first| first == (*nulls_first != against));
+        if !nulls_fit || reverse.is_some_and(|reverse| reverse != against) {
+            return None;
+        }
+        reverse = Some(against);
+    }
+    Some(reverse.unwrap_or(false))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rewrite::join_methods::choose_methods;
+    use crate::rewrite::testing::{Thousand, becomes};
+
+    #[test]
+    fn an_index_has_an_order_or_its_reverse() {
+        let index = [(5, false, false), (6, false, false), (7, true, true)];
+        let key = |attribute, descending, nulls_first| AttributeOrder { attribute, descending, nulls_first };
+        for (fixed, order, expected) in [
+            (1, vec![], Some(false)),
+            (1, vec![key(6, false, Some(false))], Some(false)),
+            (1, vec![key(6, true, Some(true))], Some(true)),
+            (1, vec![key(6, true, Some(false))], None),
+            (1, vec![key(6, true, None)], Some(true)),
+            (1, vec![key(5, true, None), key(6, false, None), key(7, true, None)], Some(false)),
+            (1, vec![key(6, true, None), key(7, false, Some(false))], Some(true)),
+            (1, vec![key(6, false, None), key(7, false, None)], None),
+            (1, vec![key(7, true, None)], None),
+            (2, vec![key(7, false, None)], Some(true)),
+            (3, vec![key(8, false, None)], None),
+        ] {
+            assert_eq!(direction(index.into_iter(), fixed, &order), expected, "{fixed} {order:?}");
+        }
+    }
+
+    /// Only the first rows are found where the index has their order and nothing else is asked of them.
+    #[test]
+    fn an_index_finds_only_rows_that_are_used() {
+        let case = |operators: &str, scan: &str, method: &str| {
+            let plan = |method: &str, sides: [&str; 2]| {
+                let [left, right] = sides;
+                format!(
+                    "
+        Output [#0, #3]
+          {operators}
+              Join inner{method} on [(#1 = #2)]
+                {left}
+                {right}
+        "
+                )
+            };
+            let (few, scan) = (
+                "Values [#2: int4, #3: int4] rows [(1::int4, 2::int4)]",
+                format!("Scan 1 [#0: int4 = 3, #1: int4 = 2, #9: int4 = 4]{scan}"),
+            );
+            becomes(
+                |plan| choose_methods(plan, &Thousand),
+                &plan("", [&scan, few]),
+                &plan(method, [few, &scan]),
+            );
+        };
+        let window = |partition: &str, order: &str, condition: &str| {
+            format!(
+                "Filter [{condition}]
+            Window partition [{partition}] order [{order}] calls [#5: int8 not null := row_number()]"
+            )
+        };
+        let (order, three) = ("#0 desc", "(#5 <= 3::int8)");
+        let first = " by [2] first 3::int8 order [#0 desc]";
+        case(&window("#1", order, three), "", first);
+        case(&window("#2, #3", order, three), " where [(#1 is not null)]", first);
+        case(&window("#1", "#0", "((#5 <= $1::int8) is not false)"), "", " by [2] first $1::int8 order [#0]");
+        // Another order, another partition, another condition, no limit.
+        case(&window("#1", "#0 desc nulls last", three), "", " by [2]");
+        case(&window("#1", "#9", three), "", " by [2]");
+        case(&window("#9", order, three), "", " by [2]");
+        case(&window("#1", order, three), " where [(#9 = 1::int4)]", " by [2]");
+        case(&window("#1", order, "(#5 > 3::int8)"), "", " by [2]");
+    }
+}
