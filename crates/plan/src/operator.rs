@@ -268,7 +268,7 @@ pub struct ByIndex {
 pub struct FirstRows {
     /// The order.
     pub order: Vec<SortKey>,
-    /// How many: a bigint that is a constant or a parameter. NULL is all.
+    /// How many: a bigint that is a constant or a parameter. NULL is all, and so is a number below zero, which is refused above.
     pub count: Scalar,
 }
 

@@ -215,7 +215,10 @@ fn random_ddl(random: &mut Random) -> String {
         ),
         "drop reference" => format!("ALTER TABLE {relation} DROP CONSTRAINT r"),
         "truncate" => format!("TRUNCATE {relation} CASCADE"),
-        "schema" => format!("ALTER SCHEMA {schema} RENAME TO {}", of(&["one", "two", "three"])),
+        "schema" => {
+            let names = ["one", "two", "three"];
+            format!("ALTER SCHEMA {} RENAME TO {}", of(&names), of(&names))
+        }
         "fill" => format!("INSERT INTO {relation} (k) VALUES (1), (2), (5)"),
         "identity" => format!("ALTER SEQUENCE {schema}.{name}_id_seq RENAME TO {name}_ids"),
         _ => format!("ALTER TABLE {relation} ALTER COLUMN v TYPE {}", of(&["int", "bigint"])),
@@ -249,8 +252,9 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
     let mut kept: Vec<Option<Statement>> = texts.iter().map(|_| None).collect();
     let (mut ran, mut changed, mut rows) = (0, 0, 0);
     for round in 0..600 {
-        let statement = random_ddl(&mut random);
-        let done = ddl.execute(&statement).is_ok();
+        // Many statements fail, for want of what they name.
+        let mut tries = (0..8).map(|_| random_ddl(&mut random));
+        let done = tries.find(|statement| ddl.execute(statement).is_ok());
         // Some see DDL of their own, which is rolled back.
         let own = (random.uniform(0, 3) == 0).then(|| random_ddl(&mut random));
         for (number, text) in texts.iter().enumerate() {
@@ -294,7 +298,7 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
             };
             assert_eq!(
                 of_kept, expected,
-                "seed {seed}, round {round}: {text}; own DDL {own:?}; last DDL {statement}"
+                "seed {seed}, round {round}: {text}; own DDL {own:?}; last DDL {done:?}"
             );
             ran += 1;
             rows += usize::from(of_kept.contains("Big"));
@@ -302,10 +306,10 @@ fn a_kept_plan_gives_the_same_answer_as_a_new_one() {
                 kept[number] = None;
             }
         }
-        changed += usize::from(done);
+        changed += usize::from(done.is_some());
         assert!(database.shared.plans.all_hold(database.engine()), "seed {seed}, round {round}");
     }
-    assert!(changed > 80 && ran > 400 && rows > 40, "seed {seed}: {changed}, {ran}, {rows}");
+    assert!(changed > 300 && ran > 800 && rows > 100, "seed {seed}: {changed}, {ran}, {rows}");
 }
 
 /// A snapshot may be older than DDL: its plans name indexes that are no longer there.

@@ -95,3 +95,63 @@ fn indexes_that_come_and_go_take_the_same_places() {
     assert_eq!(rows(&mut connection, number), ["SmallInt(5)"]);
     assert_eq!(rows(&mut connection, "SELECT a + c FROM t"), ["Integer(8)"]);
 }
+
+/// Conditions on columns of all types find rows by an index, and find those that a scan finds.
+#[test]
+fn columns_of_all_types_are_looked_up_by_their_indexes() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    for (ty, value, other) in [
+        ("smallint", "1", "2"),
+        ("integer", "1", "2"),
+        ("bigint", "1", "2"),
+        ("real", "1.5", "'NaN'"),
+        ("double precision", "1.5", "'-0'"),
+        ("numeric", "1.50", "2"),
+        ("numeric(10, 2)", "1.5", "2"),
+        ("text", "'x'", "'y'"),
+        ("varchar(20)", "'x'", "'y'"),
+        ("char(10)", "'x'", "'x y'"),
+        ("bpchar", "'x '", "'x  y '"),
+        ("name", "'x'", "'y'"),
+        ("date", "'2030-01-01'", "'2030-01-02'"),
+        ("time", "'10:00'", "'10:01'"),
+        ("timestamp", "'2030-01-01'", "'infinity'"),
+        ("timestamptz", "'2030-01-01'", "'-infinity'"),
+        ("interval", "'1 day'", "'24:00:01'"),
+        ("uuid", "'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'", "'b0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"),
+        ("bytea", "'\\x00'", "'\\x0001'"),
+        ("oid", "'1'", "'4000000000'"),
+        ("integer[]", "'{1,2}'", "'{1,3}'"),
+        ("text[]", "'{a}'", "'{a,b}'"),
+        ("numeric[]", "'{1.0}'", "'{1.5}'"),
+        ("char(3)[]", "'{a}'", "'{b}'"),
+    ] {
+        connection
+            .execute(&format!(
+                "DROP TABLE IF EXISTS t; CREATE TABLE t (a {ty}, b integer); CREATE INDEX ON t (a);
+                 INSERT INTO t SELECT NULL, i FROM generate_series(1, 2000) AS i;
+                 INSERT INTO t VALUES ({value}, 0), ({other}, -1), ({value}, -2)"
+            ))
+            .unwrap();
+        for condition in [
+            format!("a = {value}"),
+            format!("a IN ({value}, {other})"),
+            format!("a BETWEEN {value} AND {other}"),
+        ] {
+            // Arrays have no operator with ANY.
+            if ty.ends_with("[]") && condition.contains(" IN ") {
+                continue;
+            }
+            let query = format!("SELECT b FROM t WHERE {condition} ORDER BY b");
+            let plan = connection.query(&format!("EXPLAIN (COSTS OFF) {query}")).unwrap();
+            assert!(format!("{plan:?}").contains("using t_a_idx"), "{ty} {condition}: {plan:?}");
+            // A scan computes the condition of each row.
+            let scanned =
+                format!("SELECT b FROM (SELECT * FROM t OFFSET 0) AS t WHERE {condition} ORDER BY b");
+            let rows =
+                |connection: &mut Connection, sql: &str| format!("{:?}", connection.query(sql).unwrap());
+            assert_eq!(rows(&mut connection, &query), rows(&mut connection, &scanned), "{ty} {condition}");
+        }
+    }
+}

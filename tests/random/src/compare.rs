@@ -58,8 +58,8 @@ pub enum Comparison {
     SameError(SqlState),
     /// One side raises an error that depends on the order of evaluation, or both raise others.
     OpenError,
-    /// PostgreSQL took too long.
-    TooLong,
+    /// PostgreSQL took too long, or failed by a mistake of its own: "failed to build any 6-way joins".
+    NoOracle,
     /// A difference.
     Differ(Difference),
 }
@@ -78,14 +78,15 @@ pub fn compare(
     may_choose: bool,
     open: &dyn Fn() -> Open,
 ) -> Comparison {
-    use Comparison::{Differ, OpenError, SameError, TooLong};
+    use Comparison::{Differ, NoOracle, OpenError, SameError};
     // Values that cannot be computed, and sub-queries of more than one row.
     let is_of_values = |state: &SqlState| matches!(&state.as_str()[..2], "22" | "21");
     let is_of_rows = |state: &SqlState| is_of_values(state) || state.as_str().starts_with("23");
     let may_be_missed = |state: &SqlState| is_of_values(state) && open().may_miss(state);
     match (ours, theirs) {
-        (_, Answer::Error { state, .. }) if state.as_str() == "57014" => TooLong,
+        (_, Answer::Error { state, .. }) if state.as_str() == "57014" => NoOracle,
         (Answer::Failure(message), _) => Differ(Difference::Failure(without_numbers(message))),
+        (Answer::Rows { .. }, Answer::Error { state, .. }) if *state == SqlState::INTERNAL_ERROR => NoOracle,
         (_, Answer::Failure(message)) => panic!("the oracle has failed: {message}"),
         (Answer::Error { state, .. }, _) if state.as_str() == "57014" => Differ(Difference::Slow),
         (Answer::Error { state: ours, .. }, Answer::Error { state: theirs, .. }) if ours == theirs => {
@@ -253,6 +254,22 @@ mod tests {
 
     fn rows(rows: &[&[&str]]) -> Vec<Row> {
         rows.iter().map(|row| row.iter().map(|cell| Some((*cell).to_owned())).collect()).collect()
+    }
+
+    #[test]
+    fn a_mistake_of_the_oracle_is_none_of_ours() {
+        let rows = Answer::Rows {
+            columns: Vec::new(),
+            parameters: Vec::new(),
+            rows: Vec::new(),
+            tag: String::new(),
+            after: None,
+        };
+        let mistake = || Answer::Error { state: SqlState::INTERNAL_ERROR, message: "no plan".to_owned() };
+        let ordering = Ordering::Open;
+        let compared = |ours: &Answer| compare(ours, &mistake(), &ordering, false, &|| Open::ALL);
+        assert_eq!(compared(&rows), Comparison::NoOracle);
+        assert!(matches!(compared(&Answer::Failure("a panic".to_owned())), Comparison::Differ(_)));
     }
 
     #[test]

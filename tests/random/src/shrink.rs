@@ -5,15 +5,15 @@
 //! fails in the same way.
 
 use crate::choices::Choices;
-use crate::generate::{Generated, generate};
+use crate::generate::{Generated, Kinds, generate};
 
 /// How many changes are tried.
 const ATTEMPTS: usize = 1200;
 
 /// The smallest statement found for which `fails` holds, as it does for the one of `record`.
-pub fn shrink(record: Vec<u32>, changes: bool, fails: &mut dyn FnMut(&Generated) -> bool) -> Generated {
+pub fn shrink(record: Vec<u32>, kinds: Kinds, fails: &mut dyn FnMut(&Generated) -> bool) -> Generated {
     let mut shrinking =
-        Shrinking { best: generate(Choices::given(record), changes), changes, attempts: 0, fails };
+        Shrinking { best: generate(Choices::given(record), kinds), kinds, attempts: 0, fails };
     loop {
         let before = measure(&shrinking.best);
         shrinking.simplify_rules();
@@ -30,8 +30,7 @@ pub fn shrink(record: Vec<u32>, changes: bool, fails: &mut dyn FnMut(&Generated)
 
 struct Shrinking<'f> {
     best: Generated,
-    /// Whether statements may change rows.
-    changes: bool,
+    kinds: Kinds,
     attempts: usize,
     fails: &'f mut dyn FnMut(&Generated) -> bool,
 }
@@ -46,7 +45,7 @@ impl Shrinking<'_> {
         if self.attempts >= ATTEMPTS {
             return false;
         }
-        let candidate = generate(Choices::given(record), self.changes);
+        let candidate = generate(Choices::given(record), self.kinds);
         if measure(&candidate) >= measure(&self.best) {
             return false;
         }

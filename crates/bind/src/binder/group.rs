@@ -202,10 +202,7 @@ impl Binder<'_> {
     ) -> Result<NodeId> {
         let calls = std::mem::take(&mut self.level().aggregates);
         let groupings = std::mem::take(&mut self.level().groupings);
-        if let (Some(call), true) = (calls.first(), self.level().is_recursive_term) {
-            let message = "aggregate functions are not allowed in a recursive query's recursive term";
-            return Err(self.error(super::states::INVALID_RECURSION, message, call.at));
-        }
+        let refused = calls.first().map(|call| call.at).filter(|_| self.level().is_recursive_term);
         if calls.is_empty() && !grouping.is_given && having.is_none() && groupings.is_empty() {
             return Ok(node);
         }
@@ -391,6 +388,11 @@ impl Binder<'_> {
             self.replace_in_pending(&more, id);
         }
         drop(scalars);
+        // Columns that are no keys are errors before.
+        if let Some(at) = refused {
+            let message = "aggregate functions are not allowed in a recursive query's recursive term";
+            return Err(self.error(super::states::INVALID_RECURSION, message, at));
+        }
         let level = self.level();
         (level.windows, level.window_calls, level.sets) = (windows, window_calls, set_calls);
         keys_are_distinct(&mut keys, sets.is_some());

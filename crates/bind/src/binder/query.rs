@@ -27,7 +27,7 @@ impl Binder<'_> {
     }
 
     fn query_body(&mut self, query: &Query, resolve: bool) -> Result<Rows> {
-        let mut rows = match &query.body {
+        let rows = match &query.body {
             QueryBody::Select(select) => return self.select(select, query, resolve),
             QueryBody::Nested(inner) if !has_clauses(query) => {
                 self.pushed_locks = self.level().locking.clone();
@@ -41,6 +41,11 @@ impl Binder<'_> {
             QueryBody::Table(relation) => self.table(relation)?,
             QueryBody::SetOperation(operation) => self.set_operation(operation)?,
         };
+        self.with_clauses(query, rows)
+    }
+
+    /// The rows of VALUES, of a set operation or of a query in parentheses with the clauses of the query around them.
+    pub(super) fn with_clauses(&mut self, query: &Query, mut rows: Rows) -> Result<Rows> {
         let is_nested = matches!(query.body, QueryBody::Nested(_));
         // A clause of a query around it finds no table in VALUES, and passes over them.
         let locking = match &query.body {

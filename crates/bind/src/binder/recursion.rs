@@ -143,6 +143,8 @@ impl Binder<'_> {
         if reads == 0 {
             self.refuse_additions(table)?;
             let rows = self.combine(initial, step, last.operator, last.is_all)?;
+            self.level().locking.extend(query.locking.iter().cloned());
+            let rows = self.with_clauses(query, rows)?;
             let node = self.with_definitions(definitions, rows.node);
             self.close();
             return self.projected(Rows { node, ..rows });

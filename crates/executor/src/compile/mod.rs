@@ -127,7 +127,7 @@ impl PlannedLookup {
             other => panic!("{other:?} is no count"),
         };
         match count {
-            Value::BigInt(count) => Some(usize::try_from(*count).unwrap_or(0)),
+            Value::BigInt(count) => usize::try_from(*count).ok(),
             _ => None,
         }
     }

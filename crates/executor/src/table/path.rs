@@ -6,7 +6,7 @@
 
 use super::restrictions::Comparison;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnSet, RowId, Snapshot, Value};
+use firn_base::{Cell, ColumnSet, RowId, Snapshot, Stored, Value};
 use firn_plan::function::Strategy;
 use firn_storage::{Guard, Index, IndexColumn, KeyBuffer, Restriction, Table};
 use firn_txn::Transaction;
@@ -126,11 +126,12 @@ fn bytes(bound: &Bound<KeyBuffer>) -> &[u8] {
 
 /// The entries under a key, as far as the ranges of the column behind it go.
 fn stretch(index: &Index, key: &[&Value], next: Option<&IndexColumn>, ranges: &[&Comparison]) -> Stretch {
-    let cells: Vec<Cell<'_>> = key
+    let stored: Vec<Stored<'_>> = key
         .iter()
         .zip(&index.spec().columns)
-        .map(|(value, part)| value.as_cell(part.representation))
+        .map(|(value, part)| value.stored(part.representation))
         .collect();
+    let cells: Vec<Cell<'_>> = stored.iter().map(Stored::cell).collect();
     let encode = |cells: &[Cell<'_>]| {
         let mut key = KeyBuffer::new();
         index.encode(cells, &mut key);
@@ -140,8 +141,9 @@ fn stretch(index: &Index, key: &[&Value], next: Option<&IndexColumn>, ranges: &[
     let (mut low, mut high) = (whole(), whole());
     let Some(next) = next else { return (low, high) };
     for range in ranges {
+        let end = range.values[0].stored(next.representation);
         let mut cells = cells.clone();
-        cells.push(range.values[0].as_cell(next.representation));
+        cells.push(end.cell());
         let end = encode(&cells);
         let is_low =
             matches!(range.strategy, Strategy::Greater | Strategy::GreaterOrEqual) != next.descending;

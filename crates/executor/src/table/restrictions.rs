@@ -5,13 +5,13 @@
 
 use super::column_id;
 use crate::source::Request;
-use firn_base::{ColumnId, Numeric, SqlType, Type, TypeId, Value, numeric};
+use firn_base::{ColumnId, Numeric, Representation, Type, TypeId, Value, numeric};
 use firn_plan::function::Strategy;
 use firn_plan::operator::ROW_ID;
 use firn_plan::scalar::{Quantified, Values};
 use firn_plan::{Column, Scalar};
 use firn_storage::{Restriction, StringRange, comparisons_are_exact, summary, summary_is_exact};
-use firn_txn::catalog::TableDef;
+use firn_txn::catalog::{ColumnType, TableDef};
 use firn_vector::FunctionId;
 use firn_vector::pattern::{Beginning, Rest, STARTS_WITH, TEXT_LIKE, successor};
 
@@ -83,7 +83,7 @@ const DOUBLE_IN_BIGINT: f64 = 9e18;
 /// A comparison of a column of whole numbers with one of them; without a value with a number that is none of them.
 struct Whole {
     column: ColumnId,
-    ty: SqlType,
+    ty: ColumnType,
     strategy: Strategy,
     value: Option<Value>,
 }
@@ -98,15 +98,10 @@ impl Asked<'_> {
         (*attribute != ROW_ID).then(|| column_id(*attribute))
     }
 
-    /// That column and its type, if restrictions can express comparisons of that type.
-    fn column(&self, column: Column) -> Option<(ColumnId, SqlType)> {
-        let id = self.id(column)?;
-        Some((id, self.definition.columns[id.index()].ty.as_sql_type()?))
-    }
-
     /// The column that a scalar is, and its type.
-    fn as_column(&self, scalar: &Scalar) -> Option<(ColumnId, SqlType)> {
-        self.column(scalar.as_kept_column(|column| self.request.all[column].ty)?)
+    fn as_column(&self, scalar: &Scalar) -> Option<(ColumnId, ColumnType)> {
+        let id = self.id(scalar.as_kept_column(|column| self.request.all[column].ty)?)?;
+        Some((id, self.definition.columns[id.index()].ty))
     }
 
     /// A constant or the value of a parameter, with its type.
@@ -177,26 +172,27 @@ impl Asked<'_> {
         };
         let (column, ty) = self.as_column(text)?;
         let says_much = beginning.rest == Rest::Nothing || !beginning.prefix.is_empty();
-        (says_much && matches!(ty, SqlType::Text | SqlType::Varchar(_))).then_some((column, beginning))
+        (says_much && is_text(ty.declared)).then_some((column, beginning))
     }
 
     /// A column of booleans that is true, or false.
     fn flag(&self, operand: &Scalar, wanted: bool) -> Found {
         let (column, ty) = self.as_column(operand)?;
-        (ty == SqlType::Boolean).then_some(())?;
+        (ty.stored == Representation::Boolean).then_some(())?;
         compared(column, ty, Strategy::Equal, &Value::Boolean(wanted))
     }
 
     /// A column of whole numbers that is cast to a type of numbers with which each of them stays what it is.
-    fn as_whole_number(&self, scalar: &Scalar) -> Option<(ColumnId, SqlType)> {
+    fn as_whole_number(&self, scalar: &Scalar) -> Option<(ColumnId, ColumnType)> {
         let Scalar::Cast(cast) = scalar else { return None };
         let (column, ty) = self.as_column(&cast.argument)?;
         let is_exact = match cast.ty.id {
             TypeId::NUMERIC => cast.ty.modifier < 0,
-            TypeId::FLOAT8 => ty != SqlType::BigInt,
+            TypeId::FLOAT8 => ty.stored != Representation::Int64,
             _ => false,
         };
-        let is_whole = matches!(ty, SqlType::SmallInt | SqlType::Integer | SqlType::BigInt);
+        let is_whole =
+            matches!(ty.stored, Representation::Int16 | Representation::Int32 | Representation::Int64);
         (is_whole && is_exact).then_some((column, ty))
     }
 
@@ -216,9 +212,9 @@ impl Asked<'_> {
             }
             _ => return None,
         };
-        let (least, most) = match ty {
-            SqlType::SmallInt => (i64::from(i16::MIN), i64::from(i16::MAX)),
-            SqlType::Integer => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        let (least, most) = match ty.stored {
+            Representation::Int16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+            Representation::Int32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
             _ => (i64::MIN, i64::MAX),
         };
         (least..most).contains(&below).then_some(())?;
@@ -230,9 +226,9 @@ impl Asked<'_> {
             Strategy::GreaterOrEqual if !is_whole => (Strategy::Greater, below),
             strategy => (strategy, below),
         };
-        let value = match ty {
-            SqlType::SmallInt => Value::SmallInt(at as i16),
-            SqlType::Integer => Value::Integer(at as i32),
+        let value = match ty.stored {
+            Representation::Int16 => Value::SmallInt(at as i16),
+            Representation::Int32 => Value::Integer(at as i32),
             _ => Value::BigInt(at),
         };
         Some(Whole { column, ty, strategy, value: Some(value) })
@@ -336,65 +332,66 @@ impl Asked<'_> {
     }
 }
 
-/// A value as one of exactly a column's type, if it is one.
-fn fitting(value: &Value, of: Type, ty: SqlType) -> Option<Value> {
-    match (value, ty) {
-        (Value::Numeric { unscaled, scale }, SqlType::Numeric { precision, scale: to }) if scale <= &to => {
+fn is_text(ty: Type) -> bool {
+    matches!(ty.id, TypeId::TEXT | TypeId::VARCHAR)
+}
+
+/// A value that is compared with a column as one of exactly the column's type, if it is one.
+fn fitting(value: &Value, of: Type, ty: ColumnType) -> Option<Value> {
+    use Representation as R;
+    match (value, ty.stored) {
+        (Value::Numeric { unscaled, scale }, R::Decimal { precision, scale: to }) if *scale <= to => {
             let unscaled = numeric::rescale(*unscaled, *scale, to)?;
             let fits = unscaled.unsigned_abs() < numeric::power_of_ten(precision.into())?.unsigned_abs();
             fits.then_some(Value::Numeric { unscaled, scale: to })
         }
-        (Value::Number(number), SqlType::Numeric { precision, scale }) => {
+        (Value::Number(number), R::Decimal { precision, scale }) => {
             let unscaled = number.exactly_at(scale.into())?;
             let fits = unscaled.unsigned_abs() < numeric::power_of_ten(precision.into())?.unsigned_abs();
             fits.then_some(Value::Numeric { unscaled, scale })
         }
-        (
-            Value::SmallInt(_) | Value::Integer(_) | Value::BigInt(_),
-            SqlType::SmallInt | SqlType::Integer | SqlType::BigInt,
-        ) => {
-            // Integers of all widths are compared as numbers.
-            let value = match value {
-                Value::SmallInt(value) => i64::from(*value),
-                Value::Integer(value) => i64::from(*value),
-                Value::BigInt(value) => *value,
-                _ => unreachable!("it is an integer"),
-            };
-            match ty {
-                SqlType::SmallInt => value.try_into().ok().map(Value::SmallInt),
-                SqlType::Integer => value.try_into().ok().map(Value::Integer),
-                _ => Some(Value::BigInt(value)),
-            }
-        }
-        (Value::Text(_), SqlType::Text | SqlType::Varchar(_)) => {
-            // Strings of other types are compared otherwise.
-            let is_text = matches!(of.id, firn_base::TypeId::TEXT | firn_base::TypeId::VARCHAR);
-            is_text.then(|| value.clone())
-        }
+        (Value::Numeric { .. } | Value::Number(_), R::Numeric) => Some(value.clone()),
+        // Integers of all widths are compared as numbers.
+        (Value::SmallInt(value), R::Int16 | R::Int32 | R::Int64) => of_width((*value).into(), ty.stored),
+        (Value::Integer(value), R::Int16 | R::Int32 | R::Int64) => of_width((*value).into(), ty.stored),
+        (Value::BigInt(value), R::Int16 | R::Int32 | R::Int64) => of_width(*value, ty.stored),
+        // Types of strings are compared in different ways.
+        (Value::Text(_), R::Text) if is_text(ty.declared) => is_text(of).then(|| value.clone()),
         // Comparisons of both types go by doubles.
-        (Value::Double(value), SqlType::Real) => {
+        (Value::Double(value), R::Float32) => {
             let real = *value as f32;
             (f64::from(real) == *value || value.is_nan()).then_some(Value::Real(real))
         }
-        (Value::Real(value), SqlType::Double) => Some(Value::Double(f64::from(*value))),
-        _ if value.is_of(ty) && *value != Value::Null => Some(value.clone()),
+        (Value::Real(value), R::Float64) => Some(Value::Double(f64::from(*value))),
+        (Value::Oid(_), R::Oid) => Some(value.clone()),
+        _ if of.id == ty.declared.id && *value != Value::Null => Some(value.clone()),
         _ => None,
     }
 }
 
-/// What `column strategy value` asks of a column, whose type the value has.
-fn compared(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
-    match ty {
-        SqlType::Text | SqlType::Varchar(_) | SqlType::Bytea => {
-            Some((of_string(column, strategy, value.as_cell(ty).bytes()), true))
+/// A whole number with so many bytes, if it has no more.
+fn of_width(value: i64, stored: Representation) -> Option<Value> {
+    match stored {
+        Representation::Int16 => value.try_into().ok().map(Value::SmallInt),
+        Representation::Int32 => value.try_into().ok().map(Value::Integer),
+        _ => Some(Value::BigInt(value)),
+    }
+}
+
+/// What `column strategy value` asks of a column, whose type the value has. `None` if restrictions cannot say it.
+fn compared(column: ColumnId, ty: ColumnType, strategy: Strategy, value: &Value) -> Found {
+    match ty.stored {
+        Representation::Text | Representation::Bytes => {
+            Some((of_string(column, strategy, value.as_cell(ty.stored).bytes()), true))
         }
-        SqlType::Real | SqlType::Double => of_float(column, ty, strategy, value),
-        _ => {
-            let at = summary(ty, &value.as_cell(ty))?;
+        Representation::Float32 | Representation::Float64 => of_float(column, ty.stored, strategy, value),
+        stored if stored.is_image() => None,
+        stored => {
+            let at = summary(stored, &value.as_cell(stored))?;
             let within = |low, high| Restriction::within(column, low, high);
             // Where other values have the same summary, it stays in.
-            let is_exact = comparisons_are_exact(ty);
-            let beyond = |next: Option<u64>| if summary_is_exact(ty) { next } else { Some(at) };
+            let is_exact = comparisons_are_exact(stored);
+            let beyond = |next: Option<u64>| if summary_is_exact(stored) { next } else { Some(at) };
             let none = within(1, 0);
             let restriction = match strategy {
                 Strategy::Equal => within(at, at),
@@ -424,8 +421,8 @@ fn of_string(column: ColumnId, strategy: Strategy, string: &[u8]) -> Restriction
 
 /// Summaries of floats are in SQL's order, and equal exactly if the floats are. Zeros, and NaNs, can be told apart otherwise than by
 /// comparing them, so that the column counts as read.
-fn of_float(column: ColumnId, ty: SqlType, strategy: Strategy, value: &Value) -> Found {
-    let at = summary(ty, &value.as_cell(ty))?;
+fn of_float(column: ColumnId, stored: Representation, strategy: Strategy, value: &Value) -> Found {
+    let at = summary(stored, &value.as_cell(stored))?;
     let within = |low, high| Restriction::within(column, low, high);
     let restriction = match strategy {
         Strategy::Equal => within(at, at),

@@ -4,7 +4,7 @@ use super::{Atom, Generator, Level};
 use crate::coverage::{OperatorKind, Place};
 use crate::schema::Ty;
 
-impl Generator {
+impl Generator<'_> {
     /// An aggregate or window function that returns this type, where one is permitted; else a simpler expression.
     pub(super) fn call(&mut self, ty: Ty, depth: usize) -> String {
         let Some(level) = self.levels.last() else { return self.expression(ty, depth) };

@@ -8,7 +8,7 @@ use crate::schema::Ty;
 /// Rules of expressions have the type's number; other rules have larger numbers.
 const RULE: u32 = 100;
 
-impl Generator {
+impl Generator<'_> {
     /// An expression of a type, with at most this number of levels of operators.
     pub(super) fn expression(&mut self, ty: Ty, depth: usize) -> String {
         self.rule(RULE + ty as u32, |generator| {
@@ -213,6 +213,15 @@ impl Generator {
                 format!("CASE {operand} WHEN 1 THEN {first} WHEN 2 THEN {second} END")
             }),
         }
+    }
+
+    /// CASE whose condition has a sub-query.
+    pub(super) fn asking_case(&mut self, ty: Ty) -> String {
+        self.at(Place::Case, |generator| {
+            let condition = generator.sub_query_condition(0);
+            let (one, two) = (generator.expression(ty, 1), generator.expression(ty, 0));
+            format!("CASE WHEN {condition} THEN {one} ELSE {two} END")
+        })
     }
 
     fn case(&mut self, ty: Ty, depth: usize) -> String {

@@ -83,7 +83,7 @@ impl From {
     }
 }
 
-impl Generator {
+impl Generator<'_> {
     /// A FROM clause, without the word.
     pub(super) fn from(&mut self, wanted: &Wanted) -> From {
         self.rule(RULE, |generator| {
@@ -386,8 +386,10 @@ impl Generator {
             return equality.unwrap_or_else(|| "true".to_owned());
         }
         let level = on_level(left, right);
-        let condition =
-            self.inside(level, |generator| generator.at(Place::On, |generator| generator.condition(2)));
+        let condition = self.inside(level, |generator| {
+            let condition = generator.at(Place::On, |generator| generator.condition(2));
+            generator.mostly_true(condition, 50)
+        });
         match equality {
             Some(equality) => format!("{equality} AND {condition}"),
             None => condition,
@@ -402,7 +404,7 @@ impl Generator {
         };
         let condition = self.inside(on_level(left, right), |generator| {
             let condition = generator.at(Place::On, |generator| generator.sub_query_condition(1));
-            generator.mostly_true(condition, 50)
+            generator.mostly_true(condition, 70)
         });
         match equality {
             Some(equality) => format!("{equality} AND {condition}"),

@@ -21,7 +21,7 @@ mod volatile;
 mod wanted;
 
 use partition::Partition;
-use wanted::Wanted;
+use wanted::{Wanted, Weights, weights};
 
 use crate::choices::{Choices, Span};
 use crate::compare::Ordering;
@@ -59,15 +59,32 @@ impl Generated {
 }
 
 /// How many statements of a hundred change rows, if an engine can run them.
-const CHANGES: usize = 30;
+const CHANGES: usize = 40;
 
 /// How many of the others are made with statements that have their rows together.
 const PARTITIONS: usize = 8;
 
-/// Makes the statement of these choices; one in four changes rows if `changes` is set.
-pub fn generate(choices: Choices, changes: bool) -> Generated {
+/// Which statements are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kinds {
+    /// Queries.
+    Queries,
+    /// Queries and changes of rows.
+    All,
+    /// Queries with statements that have their rows together.
+    Partitions,
+}
+
+/// Makes the statement of these choices.
+pub fn generate(choices: Choices, kinds: Kinds) -> Generated {
+    generate_by(choices, kinds, weights())
+}
+
+/// Makes the statement of these choices, of whose cells some are drawn by these weights.
+fn generate_by(choices: Choices, kinds: Kinds, weights: &Weights) -> Generated {
     let mut generator = Generator {
         choices,
+        weights,
         levels: Vec::new(),
         parameters: Vec::new(),
         may_have_parameters: true,
@@ -84,7 +101,7 @@ pub fn generate(choices: Choices, changes: bool) -> Generated {
         needs_alias: false,
         given: None,
     };
-    let is_change = changes && generator.choices.chance(CHANGES);
+    let is_change = kinds == Kinds::All && generator.choices.chance(CHANGES);
     let (mut partition, mut changed) = (None, None);
     let (text, ordering) = match is_change {
         true => {
@@ -92,7 +109,7 @@ pub fn generate(choices: Choices, changes: bool) -> Generated {
             changed = Some(table);
             (text, ordering)
         }
-        false if generator.choices.chance(PARTITIONS) => {
+        false if kinds == Kinds::Partitions || generator.choices.chance(PARTITIONS) => {
             let (text, parts) = generator.partition();
             partition = Some(parts);
             (text, Ordering::Open)
@@ -105,8 +122,9 @@ pub fn generate(choices: Choices, changes: bool) -> Generated {
 }
 
 /// The state while one statement is made.
-struct Generator {
+struct Generator<'w> {
     choices: Choices,
+    weights: &'w Weights,
     /// The queries around the current position, the innermost last.
     levels: Vec<Level>,
     parameters: Vec<Parameter>,
@@ -149,6 +167,8 @@ struct Level {
     windows: bool,
     /// Columns whose values are unique, if known.
     total: Option<Vec<String>>,
+    /// An expression that only may stand as a whole target.
+    whole: Option<Atom>,
 }
 
 /// An expression that can be used unchanged.
@@ -180,7 +200,7 @@ struct Frame {
 /// The most queries of a statement.
 const QUERIES: usize = 8;
 
-impl Generator {
+impl Generator<'_> {
     /// Makes a part in another clause.
     fn at<T>(&mut self, place: Place, make: impl FnOnce(&mut Self) -> T) -> T {
         let before = std::mem::replace(&mut self.place, place);
@@ -251,5 +271,36 @@ impl Generator {
     fn open_frame(&mut self) {
         let places = self.given.take().into_iter().collect();
         self.frames.push(Frame { places, ..Frame::default() });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::coverage::{all_cells, impossible};
+    use std::collections::BTreeMap;
+
+    /// Of so many statements each cell must be made by so many: about twice as often as a run of 100,000 must cover it, as some of them
+    /// have no rows.
+    const MADE: u64 = 10_000;
+    const LEAST: usize = 40;
+
+    #[test]
+    fn every_cell_is_made_often() {
+        let mut counts: BTreeMap<Cell, usize> = BTreeMap::new();
+        for seed in 0..MADE {
+            for cell in generate(Choices::random(seed), Kinds::All).cells {
+                *counts.entry(cell).or_default() += 1;
+            }
+        }
+        let count = |cell: Cell| (counts.get(&cell).copied().unwrap_or(0), cell);
+        let mut rare: Vec<(usize, Cell)> = all_cells()
+            .filter(|cell| impossible(*cell).is_none())
+            .map(count)
+            .filter(|(count, _)| *count < LEAST)
+            .collect();
+        rare.sort_unstable();
+        let lines: Vec<String> = rare.iter().map(|(count, cell)| format!("{count} {cell:?}")).collect();
+        assert!(rare.is_empty(), "{} cells are rare:\n{}", rare.len(), lines.join("\n"));
     }
 }

@@ -27,7 +27,7 @@ enum Union {
     Having,
 }
 
-impl Generator {
+impl Generator<'_> {
     /// A query, and statements that have its rows together.
     pub(super) fn partition(&mut self) -> (String, Partition) {
         self.may_have_parameters = false;

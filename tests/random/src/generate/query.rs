@@ -67,13 +67,13 @@ struct Shape {
     leads: bool,
 }
 
-impl Generator {
+impl Generator<'_> {
     /// The statement.
     pub(super) fn statement(&mut self) -> (String, Ordering) {
         if self.choices.chance(2) {
             return (self.volatile(), Ordering::Open);
         }
-        if self.choices.chance(80) {
+        if self.choices.chance(88) {
             let wanted = self.draw_wanted();
             let types = self.wanted_types();
             self.wanted = Some(wanted);
@@ -175,7 +175,7 @@ impl Generator {
         columns.insert(0, ("k".to_owned(), Ty::Int));
         self.covers_place(Place::With);
         let place = self.common.len();
-        self.wanted = Some(wanted.of_operand());
+        self.wanted = Some(wanted);
         let [name, _] = self.common_names(false);
         let text = self.recursive(name, &columns);
         self.common.push(Common { name: name.to_owned(), columns, uses: 4 });
@@ -195,12 +195,21 @@ impl Generator {
         let wanted = self.wanted.take();
         let is_flat = wanted.as_ref().is_some_and(Wanted::is_flat);
         let is_ordered = wanted.as_ref().is_some_and(|wanted| wanted.has(Place::OrderBy));
-        self.wanted = wanted;
+        let common = self.common.len();
+        let with = match wanted.as_ref().is_some_and(|wanted| wanted.has(Place::With)) {
+            true => {
+                let text = self.with(false, false);
+                self.begins_with = self.choices.chance(50).then_some(common);
+                text
+            }
+            false => String::new(),
+        };
+        self.wanted = wanted.map(|wanted| wanted.of_operand());
         self.leads = true;
-        let first = self.at(Place::None, |generator| match is_ordered {
-            true => paren(generator.query(&types, &[], Use::OrderedOperand).0),
-            false => generator.query(&types, &[], Use::Operand).0,
-        });
+        let used = if is_ordered { Use::OrderedOperand } else { Use::Operand };
+        let first = with.clone() + &self.at(Place::None, |generator| generator.query(&types, &[], used).0);
+        let first = if is_ordered || !with.is_empty() { paren(first) } else { first };
+        self.common.truncate(common);
         self.flat += usize::from(is_flat);
         let step = self.item_of(name, columns);
         let second = self.inside(step.level(), |generator| {
@@ -364,18 +373,18 @@ impl Generator {
         let from = self.from(wanted);
         let level = from.level();
         let mut condition = String::new();
-        let percent = if used == Use::Statement { 40 } else { 50 };
+        let percent = if used == Use::Statement { 30 } else { 45 };
         if wanted.has(Place::Where) {
             condition = self.inside(level.clone(), |generator| {
                 let text = generator.at(Place::Where, |generator| generator.sub_query_condition(1));
-                format!(" WHERE {}", generator.mostly_true(text, 60))
+                format!(" WHERE {}", generator.mostly_true(text, 75))
             });
         } else if self.choices.chance(percent) {
             condition = self.inside(level.clone(), |generator| {
                 let depth = 1 + generator.choices.below(2);
                 let text = generator.at(Place::Where, |generator| generator.condition(depth));
                 // Most rows remain in some statements.
-                format!(" WHERE {}", generator.mostly_true(text, 45))
+                format!(" WHERE {}", generator.mostly_true(text, 60))
             });
         }
         let start = format!(" FROM {}{condition}", from.text);
@@ -483,7 +492,10 @@ impl Generator {
                 let target =
                     |(place, ty): (usize, &Ty)| match generator.wanted_target(place, types, base, wanted) {
                         Some(target) => target,
-                        None => generator.target_of(base, place, *ty, used),
+                        None => match generator.level().whole.take_if(|key| key.ty == *ty) {
+                            Some(key) => key.text,
+                            None => generator.target_of(base, place, *ty, used),
+                        },
                     };
                 types.iter().enumerate().map(target).collect()
             });
@@ -585,11 +597,7 @@ impl Generator {
             return None;
         }
         let windows = std::mem::replace(&mut self.level().windows, false);
-        let text = self.at(Place::Case, |generator| {
-            let condition = generator.sub_query_condition(0);
-            let (one, two) = (generator.expression(ty, 1), generator.expression(ty, 0));
-            format!("CASE WHEN {condition} THEN {one} ELSE {two} END")
-        });
+        let text = self.asking_case(ty);
         self.level().windows = windows;
         Some(text)
     }
@@ -604,7 +612,7 @@ impl Generator {
         let windows = std::mem::replace(&mut self.level().windows, false);
         let text = if wanted.has(Place::Having) {
             let condition = self.at(Place::Having, |generator| generator.sub_query_condition(0));
-            match self.choices.chance(60) {
+            match self.choices.chance(75) {
                 true => format!(" HAVING ({condition} OR count(*) >= 0)"),
                 false => format!(" HAVING {condition}"),
             }
@@ -654,6 +662,13 @@ impl Generator {
             generator.at(Place::GroupBy, |generator| generator.group_by(has_sets, asks))
         });
         let mut atoms: Vec<Atom> = keys.clone();
+        // PostgreSQL 15 does not find a key with a sub-query again within another expression, and does not make it NULL there.
+        let whole = match has_sets && asks {
+            true => {
+                atoms.iter().position(|atom| atom.text.contains("(SELECT")).map(|place| atoms.remove(place))
+            }
+            false => None,
+        };
         if has_sets {
             for key in &keys {
                 let text = format!("grouping({})", key.text);
@@ -675,6 +690,7 @@ impl Generator {
             grouped: Some(level.atoms),
             windows: true,
             total: (!has_sets).then(|| keys.iter().map(|key| key.text.clone()).collect()),
+            whole,
         };
         (grouped, format!(" GROUP BY {text}"))
     }

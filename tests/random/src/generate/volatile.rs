@@ -3,7 +3,7 @@
 use super::Generator;
 use crate::schema::TABLES;
 
-impl Generator {
+impl Generator<'_> {
     /// A statement.
     pub(super) fn volatile(&mut self) -> String {
         let keyed: Vec<&str> = TABLES

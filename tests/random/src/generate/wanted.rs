@@ -1,8 +1,11 @@
 //! What a statement is to have: cells of the coverage that are drawn before it is made.
 
-use super::Generator;
-use crate::coverage::{JoinKind, OperatorKind, Place, impossible};
+use super::{Generator, Kinds, generate_by};
+use crate::choices::Choices;
+use crate::coverage::{Cell, JoinKind, OperatorKind, Place, all_cells, impossible};
 use crate::schema::Ty;
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// What a query is to have.
 #[derive(Clone, Default)]
@@ -13,6 +16,8 @@ pub(super) struct Wanted {
     pub operators: Vec<OperatorKind>,
     /// How it joins.
     pub joins: Vec<JoinKind>,
+    /// The clause of a row change that has CASE with a sub-query.
+    pub case_in: Option<Place>,
 }
 
 impl Wanted {
@@ -54,38 +59,66 @@ impl Wanted {
     }
 }
 
-impl Generator {
-    /// A cell of queries, and a few more alike.
-    pub(super) fn draw_wanted(&mut self) -> Wanted {
-        // Places of queries come first, and so do operators.
-        let places = Place::ALL.into_iter().take_while(|place| *place <= Place::With);
-        let operators: Vec<OperatorKind> =
-            OperatorKind::ALL.into_iter().filter(|operator| !operator.is_change()).collect();
-        let mut cells = Vec::new();
-        for place in places.clone() {
-            for operator in &operators {
-                for join in JoinKind::ALL {
-                    let cell = (place, *operator, join);
-                    // With these fewer others are covered at once.
-                    let weight = if place == Place::None { 3 } else { 1 }
-                        * if join == JoinKind::Single { 2 } else { 1 }
-                        * if *operator == OperatorKind::Plain { 2 } else { 1 };
-                    let count = if impossible(cell).is_none() { weight } else { 0 };
-                    cells.extend(std::iter::repeat_n(cell, count));
-                }
+/// How often a cell is drawn.
+pub type Weights = Vec<(Cell, usize)>;
+
+/// How many statements show how often each cell is covered by chance, from how often on it has the smallest weight, and the largest one.
+const PILOT: u64 = 4000;
+const ENOUGH: usize = 240;
+const MOST: usize = 60;
+
+/// Weights by which cells are drawn the more often, the more seldom statements have them that were made to have others. They are the
+/// same in each run.
+pub(super) fn weights() -> &'static Weights {
+    static WEIGHTS: OnceLock<Weights> = OnceLock::new();
+    WEIGHTS.get_or_init(|| {
+        let cells = all_cells().filter(|cell| impossible(*cell).is_none());
+        let equal: Weights = cells.map(|cell| (cell, 1)).collect();
+        let mut counts: BTreeMap<Cell, usize> = BTreeMap::new();
+        for seed in 0..PILOT {
+            for cell in generate_by(Choices::random(seed), Kinds::All, &equal).cells {
+                *counts.entry(cell).or_default() += 1;
             }
         }
-        let (place, operator, join) = cells[self.choices.below(cells.len())];
-        let mut wanted = Wanted { places: vec![place], operators: vec![operator], joins: vec![join] };
+        let weight = |(cell, _): &(Cell, usize)| {
+            let count = counts.get(cell).copied().unwrap_or(0).max(1);
+            // What has no sub-query covers few cells at once, and what joins equal names has rows more seldom.
+            let more = match *cell {
+                (Place::None, ..) => 4,
+                (Place::With, ..) | (_, _, JoinKind::Natural) => 3,
+                _ => 2,
+            };
+            (*cell, more * (ENOUGH / count).clamp(1, MOST))
+        };
+        equal.iter().map(weight).collect()
+    })
+}
+
+impl Generator<'_> {
+    /// One of the cells with a property.
+    fn draw_cell(&mut self, has: impl Fn(Cell) -> bool) -> Cell {
+        let (cells, weights): (Vec<Cell>, Vec<usize>) =
+            self.weights.iter().copied().filter(|(cell, _)| has(*cell)).unzip();
+        cells[self.choices.weighted(&weights)]
+    }
+
+    /// A cell of queries, and a few more alike.
+    pub(super) fn draw_wanted(&mut self) -> Wanted {
+        let (place, operator, join) = self.draw_cell(|(_, operator, _)| !operator.is_change());
+        let mut wanted =
+            Wanted { places: vec![place], operators: vec![operator], joins: vec![join], case_in: None };
         // Only a set operation joins and does not.
         let is_join = matches!(place, Place::On | Place::Lateral);
         if is_join && join == JoinKind::Single && matches!(operator, OperatorKind::Sort | OperatorKind::Limit)
         {
             wanted.operators.push(OperatorKind::SetOperation);
         }
-        let places: Vec<Place> = places.collect();
+        // Places of queries come first, and so do operators.
+        let places: Vec<Place> = Place::ALL.into_iter().take_while(|place| *place <= Place::With).collect();
+        let operators: Vec<OperatorKind> =
+            OperatorKind::ALL.into_iter().filter(|operator| !operator.is_change()).collect();
         if place != Place::None {
-            for _ in 0..3 + self.choices.below(2) {
+            for _ in 0..4 + self.choices.below(2) {
                 let more = places[self.choices.below(places.len())];
                 let goes = |cell| impossible(cell).is_none();
                 if more != Place::None && !wanted.has(more) && goes((more, operator, join)) {
@@ -93,7 +126,7 @@ impl Generator {
                 }
             }
         }
-        for _ in 0..2 {
+        for _ in 0..3 {
             let more = operators[self.choices.below(operators.len())];
             use OperatorKind::{Aggregate, Distinct, DistinctOn, Group, GroupingSets, Limit, Plain, Sort};
             let excludes =
@@ -126,21 +159,42 @@ impl Generator {
         types
     }
 
-    /// Joins of a row change.
-    pub(super) fn draw_joins(&mut self) -> Wanted {
-        let count = 1 + self.choices.below(2);
-        let mut wanted = Wanted::default();
-        for _ in 0..count {
-            let join = JoinKind::ALL[self.choices.below(JoinKind::ALL.len())];
-            if !wanted.joins.contains(&join) {
-                wanted.joins.push(join);
+    /// A cell of row changes, and a few more alike. In WITH a change is no MERGE and has no WITH of its own.
+    pub(super) fn draw_change(&mut self, is_in_with: bool) -> Wanted {
+        use OperatorKind::{Delete, Insert, Merge, Update};
+        let merge = if is_in_with { 0 } else { 12 };
+        let operator = [Insert, Update, Delete, Merge][self.choices.weighted(&[13, 38, 37, merge])];
+        let goes = |cell: Cell| {
+            cell.1 == operator && !(is_in_with && cell.0 == Place::With) && impossible(cell).is_none()
+        };
+        let (place, _, join) = self.draw_cell(goes);
+        let mut wanted =
+            Wanted { places: vec![place], operators: vec![operator], joins: vec![join], case_in: None };
+        if place != Place::None {
+            for _ in 0..7 {
+                let more = Place::ALL[self.choices.below(Place::ALL.len())];
+                if more != Place::None && !wanted.has(more) && goes((more, operator, join)) {
+                    wanted.places.push(more);
+                }
             }
         }
-        for place in [Place::From, Place::Lateral, Place::On] {
-            let is_single = wanted.joins == [JoinKind::Single];
-            if self.choices.chance(30) && (place == Place::From || !is_single) {
-                wanted.places.push(place);
+        // MERGE joins in one way, and so does a change of one table.
+        if join != JoinKind::Single && operator != OperatorKind::Merge {
+            for _ in 0..1 + self.choices.below(3) {
+                let more = JoinKind::ALL[1 + self.choices.below(JoinKind::ALL.len() - 1)];
+                if !wanted.joins.contains(&more) {
+                    wanted.joins.push(more);
+                }
             }
+        }
+        if wanted.has(Place::Case) {
+            let clauses: &[Place] = match operator {
+                OperatorKind::Insert => &[Place::Values, Place::Returning],
+                OperatorKind::Update => &[Place::Set, Place::Where, Place::Returning],
+                OperatorKind::Delete => &[Place::Where, Place::Returning],
+                _ => &[Place::When],
+            };
+            wanted.case_in = Some(clauses[self.choices.below(clauses.len())]);
         }
         wanted
     }
