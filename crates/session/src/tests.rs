@@ -838,7 +838,7 @@ fn the_bound_of_the_retained_log_is_shown_and_cannot_be_set() {
     assert_eq!(error.state().as_str(), "55P02");
     let mut config = crate::Config::default();
     config.log.most_pinned_bytes = None;
-    let mut unlimited = Database::open_with(config).unwrap().connect();
+    let unlimited = Database::open_with(config).unwrap().connect();
     assert_eq!(unlimited.setting("max_slot_wal_keep_size").unwrap(), "-1");
 }
 
