@@ -144,6 +144,10 @@ impl fmt::Debug for RowId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lsn(pub u64);
 
+/// Number of a primary's term: every start of a primary begins a new one. 0 for what was written before there were epochs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Epoch(pub u64);
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,18 +1,25 @@
 //! The redo log: all commits, in commit order, on disk.
 //!
 //! [`record`] defines the redo of one change, [`format`] the layout of groups of commits in segment files. [`Log`] writes groups,
-//! [`Reader`] reads them. [`spill`] holds the redo that long transactions write before they commit. The log does not depend on what
+//! [`Reader`] reads them after a restart, and a [`Follower`] while they are written; a [`Pin`] keeps what a follower still needs.
+//! [`spill`] holds the redo that long transactions write before they commit. The log does not depend on what
 //! tables and rows are, and never contains an address.
 
+mod follower;
 pub mod format;
+mod pins;
 pub mod reader;
 pub mod record;
 mod segments;
 pub mod spill;
+mod window;
 pub mod writer;
 
-pub use format::DatabaseId;
-pub use reader::{Entry, Group, Reader};
+pub use follower::Follower;
+pub use format::{DatabaseId, LogPoint};
+pub use pins::{Pin, Pinned};
+pub use reader::Reader;
 pub use record::{CellReader, CellWriter, RawRecord, Record, Records, RedoBuffer, RedoMark, SpilledChunks};
 pub use spill::{Kept, SpillReader, Spills};
+pub use window::{Entry, Group};
 pub use writer::{Log, LogOptions};

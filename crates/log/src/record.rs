@@ -14,9 +14,13 @@
 //!   Delete                  nothing
 //!   CatalogChange           bytes in the catalog's own format (count, table, row are 0)
 //!   SequenceAdvance         nothing (count = was called, table = oid, row = value)
-//!   Spilled                 per chunk: offset, stored, used as u64, CRC32C as u32 (row = number of the spill file;
-//!                           its records precede those after this one; see `spill`)
+//!   Spilled                 per chunk: offset, stored, used as u64, CRC32C as u32 (row = number of the spill file, whose
+//!                           epoch is that of the group; its records precede those after this one; see `spill`)
 //!   Loaded                  bytes that name files of rows, in the format of those files' owner (count, table, row are 0)
+//!   Epoch                   nothing (row = the epoch, which begins here; the first record of the epoch's first group)
+//!   BlockCompact            nothing (row = first of the block: changes of its rows are a delete and an insert elsewhere …)
+//!   BlockEmptied            nothing (… up to this record; row likewise)
+//!   RestorePoint            its name, UTF-8 (count, table, row are 0)
 //! ```
 //!
 //! A cell is a tag and the bytes that the tag announces. Words are stored zero-extended in the fewest of
@@ -25,7 +29,7 @@
 
 use crate::spill::{Chunk, Spill, Spills};
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnId, Error, Lsn, Result, RowId, SqlState, TableId};
+use firn_base::{BlockNumber, Cell, ColumnId, Epoch, Error, Lsn, Result, RowId, Slot, SqlState, TableId};
 
 /// Bytes before a record's body.
 pub const RECORD_HEADER_LEN: usize = 20;
@@ -43,6 +47,10 @@ const KIND_CATALOG_CHANGE: u8 = 5;
 const KIND_SEQUENCE_ADVANCE: u8 = 6;
 const KIND_SPILLED: u8 = 7;
 const KIND_LOADED: u8 = 8;
+const KIND_EPOCH: u8 = 9;
+const KIND_BLOCK_COMPACT: u8 = 10;
+const KIND_BLOCK_EMPTIED: u8 = 11;
+const KIND_RESTORE_POINT: u8 = 12;
 
 /// Bytes of a record per chunk of a spill file.
 const CHUNK_LEN: usize = 28;
@@ -254,6 +262,26 @@ impl RedoBuffer {
     /// next one to return.
     pub fn sequence_advance(&mut self, oid: u32, value: i64, called: bool) {
         self.plain(KIND_SEQUENCE_ADVANCE, u16::from(called), oid, value as u64, &[]);
+    }
+
+    /// Appends the beginning of an epoch.
+    pub fn epoch(&mut self, epoch: Epoch) {
+        self.plain(KIND_EPOCH, 0, 0, epoch.0, &[]);
+    }
+
+    /// Appends that a block is compact from now on.
+    pub fn block_compact(&mut self, table: TableId, block: BlockNumber) {
+        self.plain(KIND_BLOCK_COMPACT, 0, table.0, RowId::new(block, Slot(0)).to_bits(), &[]);
+    }
+
+    /// Appends that a block that was compact has no rows any more, and is like any other.
+    pub fn block_emptied(&mut self, table: TableId, block: BlockNumber) {
+        self.plain(KIND_BLOCK_EMPTIED, 0, table.0, RowId::new(block, Slot(0)).to_bits(), &[]);
+    }
+
+    /// Appends a point to which the database can be restored, by its name.
+    pub fn restore_point(&mut self, name: &str) {
+        self.plain(KIND_RESTORE_POINT, 0, 0, 0, name.as_bytes());
     }
 
     fn plain(&mut self, kind: u8, count: u16, table: u32, row: u64, body: &[u8]) {
@@ -502,6 +530,24 @@ pub enum Record<'a> {
     },
     /// Rows in files were inserted; the bytes are the files' names.
     Loaded(&'a [u8]),
+    /// An epoch begins.
+    Epoch(Epoch),
+    /// A block is compact from here on: a change of a row is logged as its deletion and an insertion elsewhere.
+    BlockCompact {
+        /// The table.
+        table: TableId,
+        /// The block.
+        block: BlockNumber,
+    },
+    /// A block that was compact has no rows any more, and is like any other from here on.
+    BlockEmptied {
+        /// The table.
+        table: TableId,
+        /// The block.
+        block: BlockNumber,
+    },
+    /// A point to which the database can be restored, by its name.
+    RestorePoint(&'a str),
 }
 
 impl Record<'_> {
@@ -516,7 +562,11 @@ impl Record<'_> {
             Record::CatalogChange(_)
             | Record::SequenceAdvance { .. }
             | Record::Spilled { .. }
-            | Record::Loaded(_) => None,
+            | Record::Loaded(_)
+            | Record::Epoch(_)
+            | Record::BlockCompact { .. }
+            | Record::BlockEmptied { .. }
+            | Record::RestorePoint(_) => None,
         }
     }
 }
@@ -694,6 +744,18 @@ impl<'a> RawRecord<'a> {
             KIND_CATALOG_CHANGE => Ok(Record::CatalogChange(body)),
             KIND_LOADED => Ok(Record::Loaded(body)),
             KIND_SPILLED => Ok(Record::Spilled { number: bits, chunks: SpilledChunks { rest: body } }),
+            KIND_EPOCH if body.is_empty() => Ok(Record::Epoch(Epoch(bits))),
+            KIND_BLOCK_COMPACT | KIND_BLOCK_EMPTIED if body.is_empty() && row.slot() == Slot(0) => {
+                let block = row.block();
+                Ok(match kind {
+                    KIND_BLOCK_COMPACT => Record::BlockCompact { table, block },
+                    _ => Record::BlockEmptied { table, block },
+                })
+            }
+            KIND_RESTORE_POINT => match std::str::from_utf8(body) {
+                Ok(name) => Ok(Record::RestorePoint(name)),
+                Err(_) => Err(malformed("the name of a restore point is not UTF-8")),
+            },
             _ => Err(malformed("unknown kind")),
         }
     }
@@ -1019,6 +1081,22 @@ mod tests {
         expected.extend([37, 0, 0, 0, 2, 0, 2, 0, 1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0]);
         expected.extend([2, 0, 0, 0, 1, 0, 3, 0, 0, 0, 2, 1, 0]);
         assert_eq!(redo.as_bytes(), expected);
+
+        redo.clear();
+        redo.epoch(Epoch(0x0203));
+        redo.block_compact(TABLE, BlockNumber(0x11));
+        redo.block_emptied(TableId(1), BlockNumber(2));
+        redo.restore_point("now");
+        let mut expected = vec![20, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 0, 0];
+        // The block's number follows the 20 bits of the slot.
+        expected.extend([20, 0, 0, 0, 10, 0, 0, 0, 0x0d, 0x0c, 0x0b, 0x0a, 0, 0, 0x10, 1, 0, 0, 0, 0]);
+        expected.extend([20, 0, 0, 0, 11, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0x20, 0, 0, 0, 0, 0]);
+        expected.extend([23, 0, 0, 0, 12, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, b'n', b'o', b'w']);
+        assert_eq!(redo.as_bytes(), expected);
+        let read: Vec<String> =
+            Records::new(redo.as_bytes()).map(|it| format!("{:?}", it.unwrap())).collect();
+        let names = ["Epoch(Epoch(515))", "BlockCompact", "BlockEmptied", "RestorePoint(\"now\")"];
+        assert!(read.iter().zip(names).all(|(read, name)| read.starts_with(name)), "{read:?}");
     }
 
     /// The contents of `bytes` as text, for comparisons.
@@ -1062,6 +1140,10 @@ mod tests {
         redo.sequence_advance(3, i64::MIN, false);
         redo.loaded(b"[]");
         redo.delete(TABLE, row(9));
+        redo.epoch(Epoch(7));
+        redo.block_compact(TABLE, BlockNumber(1));
+        redo.block_emptied(TABLE, BlockNumber(1));
+        redo.restore_point("name");
         redo
     }
 
@@ -1069,7 +1151,7 @@ mod tests {
     fn what_is_written_is_read_back_and_a_mark_cuts_it_off_again() {
         let mut redo = sample();
         let whole = show(redo.as_bytes()).unwrap();
-        assert_eq!(whole.len(), 7);
+        assert_eq!(whole.len(), 11);
         assert!(
             whole[0].contains("Word(70000), Wide([1, 18446744073709551615]), Bytes([102, 105, 114, 110])")
         );

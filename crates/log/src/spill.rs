@@ -9,9 +9,12 @@
 //! spill file     | header | chunk | chunk | …            chunk: redo records, as a buffer held them
 //!                                                        each begins at a page and is written past the page cache
 //!
-//! header         0        8         12    16       24        40
-//!                | magic  | version | crc | number | database |
+//! header         0        8         12    16       24        40      48
+//!                | magic  | version | crc | number | database | epoch |
 //! ```
+//!
+//! The epoch is that of the group whose entry names the file; it is in the file's name, too. Files of version 1 have none: they
+//! are read, as those of epoch 0, and never written.
 //!
 //! A file counts if an entry of the log names it. The file of a transaction that did not commit before a
 //! crash is removed when the database is opened. A file whose entry precedes the checkpoint is removed
@@ -19,16 +22,20 @@
 //! rollback to a savepoint changes no file.
 
 use crate::DatabaseId;
+use crate::format::numbered;
+use crate::segments::{Segments, Written};
 use firn_base::disk::{Disk, DiskFile, PageBuffer};
 use firn_base::sync::{Arc, AtomicU64, Mutex, Ordering};
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use std::path::{Path, PathBuf};
 
-/// The suffix of the names of spill files, after a number.
+/// The suffix of the names of spill files, after a number and an epoch.
 const SUFFIX: &str = ".spill";
 const MAGIC: [u8; 8] = *b"FIRNSPIL";
-const VERSION: u32 = 1;
-const HEADER_LEN: usize = 40;
+const VERSION: u32 = 2;
+const HEADER_LEN: usize = 48;
+const FIRST_VERSION: u32 = 1;
+const FIRST_HEADER_LEN: usize = 40;
 /// The most that one write writes.
 const WRITE_BYTES: usize = 1 << 20;
 
@@ -38,6 +45,11 @@ pub struct Spills {
     disk: Arc<dyn Disk>,
     directory: PathBuf,
     database: DatabaseId,
+    /// The epoch of new files.
+    epoch: Epoch,
+    /// The log's segments, the first of which begins the epoch.
+    segments: Arc<Mutex<Segments>>,
+    written: Arc<Written>,
     /// The number of the next file.
     next: AtomicU64,
     /// The files that entries of the log name.
@@ -51,6 +63,8 @@ pub struct Spills {
 pub struct Kept {
     /// The number of the file.
     pub number: u64,
+    /// Its epoch.
+    pub epoch: Epoch,
     /// The position after the entry: a log that begins there does not need the file.
     pub needed_to: Lsn,
     /// Bytes of redo in it that are valid.
@@ -86,24 +100,50 @@ pub(crate) struct Spill {
 }
 
 impl Spills {
-    pub(crate) fn open(disk: Arc<dyn Disk>, directory: &Path, database: DatabaseId) -> Result<Arc<Spills>> {
-        let next = numbers(&*disk, directory)?.last().map_or(0, |last| last + 1);
-        Ok(Arc::new(Spills {
+    pub(crate) fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        database: DatabaseId,
+        epoch: Epoch,
+        segments: Arc<Mutex<Segments>>,
+    ) -> Arc<Spills> {
+        let written = segments.lock().written().clone();
+        Arc::new(Spills {
+            written,
             disk,
             directory: directory.to_owned(),
             database,
-            next: AtomicU64::new(next),
+            epoch,
+            segments,
+            // No file has this epoch yet.
+            next: AtomicU64::new(0),
             kept: Mutex::default(),
             kept_bytes: AtomicU64::new(0),
-        }))
+        })
+    }
+
+    /// Makes sure that the first segment of the epoch is on disk: before that, nothing else of the epoch is written. 53100 if
+    /// the disk is full.
+    pub(crate) fn begin_epoch(&self) -> Result<()> {
+        // The segments are locked as long as one is being prepared.
+        if self.written.has_begun() { Ok(()) } else { self.segments.lock().begin_epoch() }
+    }
+
+    /// A reader of the files.
+    pub fn reader(&self) -> SpillReader<'_> {
+        SpillReader { disk: &*self.disk, directory: &self.directory, database: self.database }
     }
 
     /// Keeps the files that the log names and removes the others.
     pub(crate) fn retain(&self, named: Vec<Kept>) -> Result<()> {
         let mut removed = false;
-        for number in numbers(&*self.disk, &self.directory)? {
-            if !named.iter().any(|kept| kept.number == number) {
-                self.disk.remove(&self.path(number))?;
+        for name in self.disk.list(&self.directory)? {
+            if !name.ends_with(SUFFIX) {
+                continue;
+            }
+            let is_named = |kept: &Kept| numbered(kept.number, kept.epoch, SUFFIX) == name;
+            if !named.iter().any(is_named) {
+                self.disk.remove(&self.directory.join(name))?;
                 removed = true;
             }
         }
@@ -126,23 +166,28 @@ impl Spills {
         let superfluous: Vec<Kept> =
             self.kept.lock().iter().filter(|kept| kept.needed_to <= lsn).copied().collect();
         for kept in &superfluous {
-            self.disk.remove(&self.path(kept.number))?;
-            self.kept.lock().retain(|other| other.number != kept.number);
+            self.disk.remove(&path(&self.directory, kept.number, kept.epoch))?;
+            self.kept.lock().retain(|other| (other.number, other.epoch) != (kept.number, kept.epoch));
         }
         if superfluous.is_empty() { Ok(()) } else { self.disk.sync_directory(&self.directory) }
     }
 
-    fn path(&self, number: u64) -> PathBuf {
-        path(&self.directory, number)
+    /// Bytes of redo in the files that are named between two positions, and not beyond.
+    pub(crate) fn bytes_between(&self, from: Lsn, to: Lsn) -> u64 {
+        let kept = self.kept.lock();
+        let between = kept.iter().filter(|kept| from < kept.needed_to && kept.needed_to <= to);
+        between.map(|kept| kept.bytes).sum()
     }
 
-    fn header(&self, number: u64) -> [u8; HEADER_LEN] {
-        header(number, self.database)
+    /// The path of a file of the present epoch.
+    fn path(&self, number: u64) -> PathBuf {
+        path(&self.directory, number, self.epoch)
     }
 }
 
 impl Spill {
     pub fn create(spills: &Arc<Spills>) -> Result<Spill> {
+        spills.begin_epoch()?;
         let number = spills.next.fetch_add(1, Ordering::Relaxed);
         let file = spills.disk.create_direct(&spills.path(number))?;
         // From here on, dropping the value removes the file.
@@ -156,7 +201,7 @@ impl Spill {
             bytes: 0,
             kept: false,
         };
-        spill.end = spill.write(&spills.header(number))?;
+        spill.end = spill.write(&header(number, spills.epoch, spills.database))?;
         Ok(spill)
     }
 
@@ -221,7 +266,8 @@ impl Spill {
     /// An entry of the log that ends at `needed_to` names the file.
     pub fn keep(mut self, needed_to: Lsn) {
         self.kept = true;
-        self.spills.keep(Kept { number: self.number, needed_to, bytes: self.bytes });
+        let (number, epoch) = (self.number, self.spills.epoch);
+        self.spills.keep(Kept { number, epoch, needed_to, bytes: self.bytes });
     }
 }
 
@@ -234,23 +280,22 @@ impl Drop for Spill {
     }
 }
 
-fn path(directory: &Path, number: u64) -> PathBuf {
-    directory.join(format!("{number:016x}{SUFFIX}"))
+fn path(directory: &Path, number: u64, epoch: Epoch) -> PathBuf {
+    directory.join(numbered(number, epoch, SUFFIX))
 }
 
-fn numbers(disk: &dyn Disk, directory: &Path) -> Result<Vec<u64>> {
-    let number = |name: &String| u64::from_str_radix(name.strip_suffix(SUFFIX)?, 16).ok();
-    let mut numbers: Vec<u64> = disk.list(directory)?.iter().filter_map(number).collect();
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-fn header(number: u64, database: DatabaseId) -> [u8; HEADER_LEN] {
-    let mut bytes = [0; HEADER_LEN];
+/// The header of a file; epoch 0 has files of version 1.
+fn header(number: u64, epoch: Epoch, database: DatabaseId) -> Vec<u8> {
+    let is_first = epoch == Epoch(0);
+    let (version, length) = if is_first { (FIRST_VERSION, FIRST_HEADER_LEN) } else { (VERSION, HEADER_LEN) };
+    let mut bytes = vec![0; length];
     bytes[0..8].copy_from_slice(&MAGIC);
-    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    bytes[8..12].copy_from_slice(&version.to_le_bytes());
     bytes[16..24].copy_from_slice(&number.to_le_bytes());
     bytes[24..40].copy_from_slice(&database.0);
+    if !is_first {
+        bytes[40..48].copy_from_slice(&epoch.0.to_le_bytes());
+    }
     let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..]);
     bytes[12..16].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -268,16 +313,17 @@ pub struct SpillReader<'a> {
 }
 
 impl SpillReader<'_> {
-    /// Reads a file that the log names, chunk by chunk, and passes the valid records of each to `sink`.
+    /// Reads a file that a group of the log names, by that group's epoch, chunk by chunk, and passes the valid records of each to `sink`.
     ///
     /// Errors: XX001 if the file is missing, of another database, or damaged; those of `sink`.
     pub fn read(
         &self,
         number: u64,
+        epoch: Epoch,
         chunks: impl Iterator<Item = Result<Chunk>>,
         mut sink: impl FnMut(&[u8]) -> Result<()>,
     ) -> Result<()> {
-        let path = path(self.directory, number);
+        let path = path(self.directory, number, epoch);
         let damaged = |what: &str| {
             let message = format!("the file \"{}\", which the log names, {what}", path.display());
             Error::new(SqlState::DATA_CORRUPTED, message)
@@ -287,8 +333,9 @@ impl SpillReader<'_> {
             return Err(damaged("is missing"));
         }
         let file = self.disk.open(&path)?;
-        let mut found = [0; HEADER_LEN];
-        if file.read_at(&mut found, 0)? < HEADER_LEN || found != header(number, self.database) {
+        let expected = header(number, epoch, self.database);
+        let mut found = vec![0; expected.len()];
+        if file.read_at(&mut found, 0)? < expected.len() || found != expected {
             return Err(damaged("does not begin as it should"));
         }
         let length = file.len()?;
@@ -305,5 +352,32 @@ impl SpillReader<'_> {
             sink(&bytes[..used as usize])?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spill_file_begins_with_exactly_these_bytes() {
+        let mut expected = b"FIRNSPIL\x02\0\0\0\0\0\0\0".to_vec();
+        expected.extend([7, 0, 0, 0, 0, 0, 0, 0]);
+        expected.extend([0xdb; 16]);
+        expected.extend([3, 0, 0, 0, 0, 0, 0, 0]);
+        let with_crc = |mut bytes: Vec<u8>| {
+            let covered: Vec<u8> = [&bytes[..12], &bytes[16..]].concat();
+            bytes[12..16].copy_from_slice(&crc32c::crc32c(&covered).to_le_bytes());
+            bytes
+        };
+        let database = DatabaseId([0xdb; 16]);
+        assert_eq!(header(7, Epoch(3), database), with_crc(expected.clone()));
+        // Of version 1.
+        expected.truncate(40);
+        expected[8] = 1;
+        assert_eq!(header(7, Epoch(0), database), with_crc(expected));
+        let directory = Path::new("/log");
+        assert_eq!(path(directory, 7, Epoch(3)), Path::new("/log/0000000000000007-00000003.spill"));
+        assert_eq!(path(directory, 7, Epoch(0)), Path::new("/log/0000000000000007.spill"));
     }
 }

@@ -17,6 +17,9 @@
 //! than a tick and no thread waits for them (`synchronous_commit = off`), or when the queue grows large.
 //! The *preparer* creates the next segment in advance, so that committers hardly ever do. Both sleep while nothing is appended.
 //!
+//! The leader seals the group: it takes the time, and chains the group to the one before it by that one's CRC. Committers do
+//! nothing of that. The first group of an epoch begins with a record of the epoch.
+//!
 //! Invariant: groups are written one after the other, each synced before the next begins; so a
 //! torn group is the last one, and `durable` never passes a byte that is not on disk.
 //! Invariant: the queue ends before `allocated`, with its group's header and padding; so all committers of a group are
@@ -27,15 +30,21 @@
 //! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
+use crate::follower::Follower;
 use crate::format::{
-    DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, encode_entry_header, seal_group,
+    DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint, Seal, encode_entry_header,
+    seal_group,
 };
-use crate::segments::{Segment, Segments};
+use crate::pins::{Pin, Pinned, Pins};
+use crate::record::RedoBuffer;
+use crate::segments::{Segment, Segments, Written};
 use crate::spill::{Kept, Spills};
+use crate::window::Window;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, ShortMutex};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{Error, Lsn, Result, SqlState, Time};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time, clock};
+use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
@@ -56,6 +65,10 @@ pub struct LogOptions {
     pub chunk_bytes: usize,
     /// Redo of a running transaction that reaches this length is written to a file of its own.
     pub spill_bytes: usize,
+    /// The most of the log, its spill files included, that a [`Pin`] retains; `None` for no limit.
+    pub most_pinned_bytes: Option<u64>,
+    /// The wall clock, in microseconds since 1970 UTC. It may jump; what is written never goes back.
+    pub wall_clock: fn() -> i64,
 }
 
 impl Default for LogOptions {
@@ -67,6 +80,8 @@ impl Default for LogOptions {
             queue_bytes: 64 << 20,
             chunk_bytes: 2 << 20,
             spill_bytes: 8 << 20,
+            most_pinned_bytes: Some(8 << 30),
+            wall_clock: clock::wall_clock_micros,
         }
     }
 }
@@ -78,12 +93,12 @@ const IDLE_TICKS: u32 = 20;
 /// succeeded.
 pub struct Log {
     shared: Arc<Shared>,
-    spills: Arc<Spills>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-struct Shared {
+pub(crate) struct Shared {
     options: LogOptions,
+    epoch: Epoch,
     queue: ShortMutex<Queue>,
     /// Committers wait here for space in the queue.
     space: Condvar,
@@ -97,14 +112,30 @@ struct Shared {
     flushes: Mutex<Flushes>,
     /// Threads wait here for the end of a flush: of one with an even number, of one with an odd number.
     flush_ended: [Condvar; 2],
+    /// Followers wait here for the end of any flush, with the lock of `flushes`.
+    followed: Condvar,
     /// Only the leader locks it.
     writer: Mutex<Writer>,
     /// The leader locks it only when it needs another segment.
-    segments: Mutex<Segments>,
+    segments: Arc<Mutex<Segments>>,
+    pub written: Arc<Written>,
+    pub spills: Arc<Spills>,
+    pins: Arc<Pins>,
+    /// Everything before it has been removed, or may be.
+    removed: Mutex<Removed>,
     /// Whether the disk has lacked space for a segment. Says nothing of other memory.
     lacked_space: AtomicBool,
     flusher: Signal<FlusherRequest>,
     preparer: Signal<PreparerRequest>,
+}
+
+/// What checkpoints have made superfluous. Locked before `segments`.
+#[derive(Clone, Copy)]
+struct Removed {
+    /// Checkpoints have replaced the log before this position.
+    superfluous: Lsn,
+    /// The files that were named before this position may have been removed, and no pin gets it any more.
+    gone: Lsn,
 }
 
 /// The group being collected: space for its header, then entries. It consists of chunks, so that no committer copies what others
@@ -115,7 +146,10 @@ struct Queue {
     full_bytes: usize,
     /// The last chunk.
     bytes: Vec<u8>,
+    /// Commits.
     entries: u32,
+    /// Entries before these, which are not written without them: one in the first group of an epoch.
+    leading: u32,
     /// The commit time of the last entry.
     newest: Time,
     /// LSN of the first byte.
@@ -155,11 +189,21 @@ impl Queue {
         }
     }
 
+    /// Puts the record of an epoch before the first commits.
+    fn lead_with(&mut self, epoch: Epoch) {
+        let mut redo = RedoBuffer::new();
+        redo.epoch(epoch);
+        self.bytes.extend_from_slice(&encode_entry_header(Time(0), redo.as_bytes().len()));
+        self.bytes.extend_from_slice(redo.as_bytes());
+        self.leading = 1;
+    }
+
     fn reset(&mut self, begin: Lsn) {
         debug_assert!(self.full.is_empty() && self.bytes.is_empty());
         self.full_bytes = 0;
         self.bytes.resize(GROUP_HEADER_LEN, 0);
         self.entries = 0;
+        self.leading = 0;
         self.begin = begin;
         self.flusher_woken = false;
     }
@@ -175,6 +219,8 @@ struct Flushes {
     /// The position up to which the running flush makes the log durable.
     flushing_to: Lsn,
     failure: Option<Error>,
+    /// Whether the log has been closed.
+    closed: bool,
 }
 
 /// The queue as a leader has taken it: space for the header of a group, then its entries.
@@ -187,7 +233,10 @@ struct QueuedGroup {
 }
 
 struct Writer {
-    segment: Segment,
+    /// `None` until the first group of the epoch.
+    segment: Option<Segment>,
+    /// The end of the last group.
+    last: LogPoint,
     /// The next group's first chunk.
     spare: Vec<u8>,
 }
@@ -221,41 +270,62 @@ impl<R> Signal<R> {
 
 impl Log {
     /// Opens the log in `directory` for writing from `at` on: where its [`crate::Reader`] ended, or
-    /// position 0 of a new one. Everything after that position is discarded.
+    /// the beginning of a new one. Everything after that position is discarded. A new epoch begins.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
         database: DatabaseId,
-        at: Lsn,
+        at: LogPoint,
         options: LogOptions,
     ) -> Result<Log> {
-        let (segments, segment) =
-            Segments::open(disk.clone(), directory, database, options.segment_bytes, at)?;
-        let allocated = segments.allocated();
-        let spills = Spills::open(disk, directory, database)?;
+        let LogPoint { lsn: begin, epoch: last, .. } = at;
+        let file_bytes = options.segment_bytes;
+        let segments = Segments::open(disk.clone(), directory, database, file_bytes, begin, last)?;
+        let (allocated, epoch, retained) = (segments.allocated(), segments.epoch(), segments.begin());
+        let written = segments.written().clone();
+        let segments = Arc::new(Mutex::new(segments));
+        let spills = Spills::open(disk, directory, database, epoch, segments.clone());
         let mut queue = Queue {
             full: Vec::new(),
             full_bytes: 0,
             bytes: Vec::with_capacity(options.chunk_bytes),
             entries: 0,
+            leading: 0,
             newest: Time(0),
-            begin: at,
+            begin,
             allocated,
             flusher_sleeps: false,
             flusher_woken: false,
         };
-        queue.reset(at);
+        queue.reset(begin);
+        queue.lead_with(epoch);
         let shared = Arc::new(Shared {
             options,
+            epoch,
             queue: ShortMutex::new(queue),
             space: Condvar::new(),
-            durable: AtomicU64::new(at.0),
+            durable: AtomicU64::new(begin.0),
             durable_time: AtomicU64::new(0),
             failed: AtomicBool::new(false),
-            flushes: Mutex::new(Flushes { flushing: false, number: 0, flushing_to: at, failure: None }),
+            flushes: Mutex::new(Flushes {
+                flushing: false,
+                number: 0,
+                flushing_to: begin,
+                failure: None,
+                closed: false,
+            }),
             flush_ended: [Condvar::new(), Condvar::new()],
-            writer: Mutex::new(Writer { segment, spare: Vec::with_capacity(options.chunk_bytes) }),
-            segments: Mutex::new(segments),
+            followed: Condvar::new(),
+            writer: Mutex::new(Writer {
+                segment: None,
+                last: at,
+                spare: Vec::with_capacity(options.chunk_bytes),
+            }),
+            written,
+            segments,
+            spills,
+            pins: Arc::default(),
+            removed: Mutex::new(Removed { superfluous: retained, gone: retained }),
             lacked_space: AtomicBool::new(false),
             flusher: Signal::default(),
             preparer: Signal {
@@ -273,7 +343,7 @@ impl Log {
                 move || shared.run_preparer()
             }),
         ];
-        Ok(Log { shared, spills, threads: Mutex::new(threads) })
+        Ok(Log { shared, threads: Mutex::new(threads) })
     }
 
     /// Queues the redo records of a commit and returns the position that must become durable for it. `None` if they do
@@ -357,7 +427,7 @@ impl Log {
 
     /// Everything before this position is on disk.
     pub fn durable_lsn(&self) -> Lsn {
-        Lsn(self.shared.durable.load(Ordering::Acquire))
+        self.shared.durable()
     }
 
     /// The position behind everything appended so far.
@@ -395,27 +465,127 @@ impl Log {
         if self.shared.has_failed() { Err(self.shared.failure()) } else { Ok(()) }
     }
 
-    /// Removes the log before `lsn`, by whole segments, because a checkpoint contains its effects.
-    pub fn truncate_before(&self, lsn: Lsn) -> Result<()> {
+    /// The epoch of what is written.
+    pub fn epoch(&self) -> Epoch {
+        self.shared.epoch
+    }
+
+    /// Makes sure that the epoch has begun on disk, before a file of it is written beside the log. 53100 if the disk is full.
+    pub fn begin_epoch(&self) -> Result<()> {
+        self.shared.spills.begin_epoch()
+    }
+
+    /// The place up to which the log is durable.
+    pub fn point(&self) -> Result<LogPoint> {
+        self.check()?;
+        // The leader holds this lock from taking the queue until its group is on disk.
+        Ok(self.shared.writer.lock().last)
+    }
+
+    /// A position at which a group begins and up to which the log is durable, as a point of its history. It must be retained.
+    pub fn point_at(&self, lsn: Lsn) -> Result<LogPoint> {
+        // The leader holds this lock from taking the queue until its group is on disk.
+        let last = self.shared.writer.lock().last;
+        if last.lsn == lsn {
+            return Ok(last);
+        }
+        assert!(lsn < last.lsn, "the position is durable");
+        let mut segments = VecDeque::new();
+        let end = Lsn(lsn.0 + GROUP_HEADER_LEN as u64);
+        let reached = self.shared.written.open(lsn, end, &mut segments)?;
+        let mut window = Window::new(segments, reached.min(end));
+        let (header, _) = window
+            .header_at(lsn)?
+            .ok_or_else(|| window.damaged(lsn, "There is no group where one has been written."))?;
+        let Seal { previous, epoch, wall_time, .. } = header.seal;
+        Ok(LogPoint { lsn, checksum: previous, epoch, wall_time })
+    }
+
+    /// Removes the log before `lsn`, by whole segments, because a checkpoint contains its effects; but only up to what pins
+    /// retain. Returns the position up to which files that the log names may be removed, too.
+    ///
+    /// Pins that would retain too much are broken. `beside` counts the bytes of other files, between two positions, that are
+    /// retained with the log.
+    pub fn truncate_before(&self, lsn: Lsn, beside: impl Fn(Lsn, Lsn) -> u64) -> Result<Lsn> {
         assert!(lsn <= self.durable_lsn(), "only the durable part of a log can be superfluous");
-        self.shared.segments.lock().truncate_before(lsn)?;
-        self.spills.truncate_before(lsn)
+        {
+            let mut removed = self.shared.removed.lock();
+            removed.superfluous = removed.superfluous.max(lsn);
+        }
+        if let Some(most) = self.shared.options.most_pinned_bytes {
+            let spills = &self.shared.spills;
+            let bytes = |from: Lsn| lsn.0 - from.0 + spills.bytes_between(from, lsn) + beside(from, lsn);
+            self.shared.pins.break_beyond(lsn, most, bytes);
+        }
+        self.recycle()
+    }
+
+    /// Removes what checkpoints have made superfluous and no pin retains any more: after pins have ended or moved. Returns
+    /// what [`Log::truncate_before`] does.
+    pub fn recycle(&self) -> Result<Lsn> {
+        let mut removed = self.shared.removed.lock();
+        let to = self.shared.pins.needed_from(removed.superfluous);
+        removed.gone = removed.gone.max(to);
+        self.shared.segments.lock().truncate_before(to)?;
+        self.shared.spills.truncate_before(to)?;
+        Ok(to)
+    }
+
+    /// Whether a pin has ended or moved since the last call, so that [`Log::recycle`] may find something.
+    pub fn take_released(&self) -> bool {
+        self.shared.pins.take_released()
+    }
+
+    /// Retains the log from a position on, with the files that its groups name, and other files by their names.
+    ///
+    /// Error: 58P01 if part of that has been removed.
+    pub fn pin(&self, holder: &str, from: Lsn, files: Vec<String>) -> Result<Pin> {
+        // Nothing is removed meanwhile.
+        let removed = self.shared.removed.lock();
+        if from < removed.gone {
+            let message = format!("the log from position {} on has been removed", from.0);
+            return Err(Error::new(SqlState::UNDEFINED_FILE, message)
+                .with_detail(format!("It is retained from position {} on.", removed.gone.0))
+                .with_hint("Begin again with a new copy of the database."));
+        }
+        let pinned = Pinned { holder: holder.to_owned(), position: from, files, is_broken: false };
+        Ok(self.shared.pins.add(pinned))
+    }
+
+    /// What pins retain.
+    pub fn pinned(&self) -> Vec<Pinned> {
+        self.shared.pins.list()
+    }
+
+    /// Whether a pin names a file beside the log.
+    pub fn is_pinned(&self, file: &str) -> bool {
+        self.shared.pins.names(file)
+    }
+
+    /// A reader of what is written from a point on, which it pins. Errors as of [`Log::pin`].
+    pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
+        let pin = self.pin(holder, from.lsn, Vec::new())?;
+        Ok(Follower::new(self.shared.clone(), pin, from))
     }
 
     /// The files with the redo of long transactions.
     pub fn spills(&self) -> &Arc<Spills> {
-        &self.spills
+        &self.shared.spills
     }
 
-    /// After recovery: keeps the spill files that the log names and removes the others.
-    pub fn retain_spills(&self, named: Vec<Kept>) -> Result<()> {
-        self.spills.retain(named)
+    /// After recovery, which has read the log from a position on: keeps the spill files that it has found there and removes
+    /// the others.
+    pub fn retain_spills(&self, named: Vec<Kept>, from: Lsn) -> Result<()> {
+        let mut removed = self.shared.removed.lock();
+        removed.superfluous = removed.superfluous.max(from);
+        removed.gone = removed.gone.max(from);
+        self.shared.spills.retain(named)
     }
 
     /// Bytes of redo up to a position, and those spilled since the log was opened: a measure of how far the log has
     /// grown.
     pub fn bytes_at(&self, lsn: Lsn) -> u64 {
-        lsn.0 + self.spills.kept_bytes()
+        lsn.0 + self.shared.spills.kept_bytes()
     }
 
     /// Writes what is queued and stops the log's threads.
@@ -425,6 +595,8 @@ impl Log {
 
     fn stop(&self) -> Result<()> {
         let flushed = self.shared.wait_durable(self.appended_lsn());
+        self.shared.flushes.lock().closed = true;
+        self.shared.followed.notify_all();
         self.shared.flusher.send(|request| request.stop = true);
         self.shared.preparer.send(|request| request.stop = true);
         for thread in self.threads.lock().drain(..) {
@@ -463,8 +635,34 @@ impl Shared {
         self.flushes.lock().failure.clone().expect("set before the queue is closed")
     }
 
+    pub fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
     fn is_durable(&self, lsn: Lsn) -> bool {
-        self.durable.load(Ordering::Acquire) >= lsn.0
+        self.durable() >= lsn
+    }
+
+    /// Waits until more is durable than up to `lsn`, for so long or until the log is closed; returns whether it is.
+    ///
+    /// Error: the cause of the log's failure.
+    pub fn wait_beyond(&self, lsn: Lsn, longest: Duration) -> Result<bool> {
+        let until = clock::now() + longest;
+        // The leader stores the position before it takes this lock and wakes followers: none sleeps over a group.
+        let mut flushes = self.flushes.lock();
+        loop {
+            if self.durable() > lsn {
+                return Ok(true);
+            }
+            if let Some(failure) = &flushes.failure {
+                return Err(failure.clone());
+            }
+            let left = until.saturating_duration_since(clock::now());
+            if flushes.closed || left.is_zero() {
+                return Ok(false);
+            }
+            self.followed.wait_for(&mut flushes, left);
+        }
     }
 
     fn wait_durable(&self, lsn: Lsn) -> Result<()> {
@@ -508,6 +706,7 @@ impl Shared {
         flushes.flushing = false;
         self.ended(flushes.number).notify_all();
         flushes.number += 1;
+        self.followed.notify_all();
         if flushes.failure.is_none() {
             self.ended(flushes.number).notify_one();
         } else {
@@ -541,15 +740,17 @@ impl Shared {
         self.failed.store(true, Ordering::Release);
         (queue.full, queue.full_bytes, queue.bytes) = (Vec::new(), 0, Vec::new());
         self.space.notify_all();
+        self.followed.notify_all();
     }
 
     /// Replaces the queue by an empty one. Only the leader calls it.
     fn take_queue(&self, writer: &mut Writer) -> QueuedGroup {
         let mut queue = self.queue.lock();
-        let (entries, newest, begin) = (queue.entries, queue.newest, queue.begin);
-        if entries == 0 {
-            return QueuedGroup { chunks: Vec::new(), entries, newest, begin, end: begin };
+        let (newest, begin) = (queue.newest, queue.begin);
+        if queue.entries == 0 {
+            return QueuedGroup { chunks: Vec::new(), entries: 0, newest, begin, end: begin };
         }
+        let entries = queue.leading + queue.entries;
         let padding = queue.len().next_multiple_of(GROUP_ALIGNMENT) - queue.len();
         let padded = queue.bytes.len() + padding;
         queue.bytes.resize(padded, 0);
@@ -575,24 +776,28 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes a group at its position, into as many segments as needed, and returns when it is on disk.
+    /// Seals a group and writes it at its position, into as many segments as needed. Returns when it is on disk.
     fn write(&self, writer: &mut Writer, group: &mut QueuedGroup) -> Result<()> {
         let mut at = group.begin;
-        if at == writer.segment.header.end() {
-            writer.segment = self.next_segment();
-        }
-        seal_group(&mut group.chunks, group.entries, at, writer.segment.header.salt);
+        let header = self.segment_for(writer, at).header;
+        let seal = Seal {
+            entries: group.entries,
+            lsn: at,
+            salt: header.salt,
+            epoch: header.epoch,
+            wall_time: writer.last.wall_time.max((self.options.wall_clock)()),
+            previous: writer.last.checksum,
+        };
+        let checksum = seal_group(&mut group.chunks, &seal);
         let mut chunks = group.chunks.iter().map(Vec::as_slice);
         let mut rest: &[u8] = &[];
         while at < group.end {
-            if at == writer.segment.header.end() {
-                writer.segment = self.next_segment();
-            }
-            let header = &writer.segment.header;
-            assert!(header.first <= at && at < header.end(), "the writer's position is in its segment");
+            let segment = self.segment_for(writer, at);
+            let (first, end) = (segment.header.first, segment.end);
+            assert!(first <= at && at < end, "the writer's position is in its segment");
             // The part of the group that is in the segment.
             let mut parts = Vec::with_capacity(group.chunks.len());
-            let (start, mut space) = (at, (header.end().min(group.end).0 - at.0) as usize);
+            let (start, mut space) = (at, (end.min(group.end).0 - at.0) as usize);
             while space > 0 {
                 if rest.is_empty() {
                     rest = chunks.next().expect("the chunks reach to the group's end");
@@ -603,9 +808,17 @@ impl Shared {
                 at.0 += now.len() as u64;
             }
             // On disk when it returns: see `Segment::file`.
-            writer.segment.file.write_parts_at(&mut parts, DATA_START + (start.0 - header.first.0))?;
+            segment.file.write_parts_at(&mut parts, DATA_START + (start.0 - first.0))?;
         }
+        let Seal { epoch, wall_time, .. } = seal;
+        writer.last = LogPoint { lsn: group.end, checksum, epoch, wall_time };
         Ok(())
+    }
+
+    /// The segment to write to at a position: the present one, or the next one if that is full or there is none yet.
+    fn segment_for<'w>(&self, writer: &'w mut Writer, at: Lsn) -> &'w Segment {
+        let current = writer.segment.take().filter(|segment| at < segment.end);
+        writer.segment.insert(current.unwrap_or_else(|| self.next_segment()))
     }
 
     fn next_segment(&self) -> Segment {

@@ -76,6 +76,10 @@ pub struct Options {
     /// the operating system to allocate it. On virtual machines that may take longer than thousands of transactions.
     #[arg(long, value_name = "SIZE", value_parser = size, default_value = "0")]
     reserve_memory: u64,
+    /// The most of the log, such as 8GiB, that is retained for those who follow it or copy the database. One who needs more
+    /// gets an error and must begin again; so nobody who is slow or silent fills the disk. -1 for no limit.
+    #[arg(long, value_name = "SIZE", value_parser = keep_size, default_value = "8GiB", allow_hyphen_values = true)]
+    max_slot_wal_keep_size: KeepSize,
     #[command(flatten)]
     cooling: Cooling,
     #[command(flatten)]
@@ -123,6 +127,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(bytes) = options.memory_limit {
         config.memory_limit = (bytes > 0).then_some(bytes);
     }
+    config.log.most_pinned_bytes = options.max_slot_wal_keep_size.0;
     let database = Database::open_with(options.validation.apply(options.cooling.apply(config)))
         .map_err(Failure::data)?;
     for setting in &options.set {
@@ -245,6 +250,15 @@ fn memory(text: &str) -> Result<u64, String> {
 /// The argument of --reserve-memory.
 pub fn size(text: &str) -> Result<u64, String> {
     parse_memory(text).ok_or_else(|| NO_SIZE.to_owned())
+}
+
+/// A size, or none for no limit.
+#[derive(Clone, Copy, Debug)]
+struct KeepSize(Option<u64>);
+
+/// The argument of --max-slot-wal-keep-size.
+fn keep_size(text: &str) -> Result<KeepSize, String> {
+    if text == "-1" { Ok(KeepSize(None)) } else { size(text).map(|bytes| KeepSize(Some(bytes))) }
 }
 
 const NO_SIZE: &str = "write a size such as 512MB or 8GiB";

@@ -86,6 +86,8 @@ impl Database {
     pub fn with_engine(engine: Arc<Engine>) -> Database {
         let mut defaults = Settings::new();
         defaults.fix("memory_limit", print_memory(engine.memory().limit().unwrap_or(0)));
+        let most_pinned = engine.config().log.most_pinned_bytes;
+        defaults.fix("max_slot_wal_keep_size", most_pinned.map_or_else(|| "-1".to_owned(), print_memory));
         defaults.fix("query_memory", print_memory(firn_sql::query_memory()));
         Database {
             shared: Arc::new(Shared {

@@ -21,7 +21,9 @@ use crate::table_file;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
-use firn_base::{Cell, ColumnId, Error, Lsn, Representation, Result, RowId, SqlState, TableId, Time, thread};
+use firn_base::{
+    Cell, ColumnId, Epoch, Error, Lsn, Representation, Result, RowId, SqlState, TableId, Time, thread,
+};
 use firn_log::{CellReader, Entry, Group, Kept, RawRecord, Reader, Record, Records, SpillReader};
 use firn_storage::{LONGEST_STRING_BYTES, Restored, Table, TableOptions};
 use smallvec::SmallVec;
@@ -53,8 +55,8 @@ pub(crate) struct Rebuilt {
     pub options: TableOptions,
     /// The spill files that the log refers to.
     pub spilled: Vec<Kept>,
-    /// The files of loads that the log refers to, with the times of their commits.
-    pub loaded: Vec<(Time, TableFile)>,
+    /// The files of loads that the log refers to, with the times of their commits and the ends of these.
+    pub loaded: Vec<(Time, Lsn, TableFile)>,
 }
 
 /// Files in addition to the log.
@@ -135,9 +137,9 @@ impl Rebuilt {
             let ended = group.is_none();
             if let Some(group) = group {
                 for entry in group.entries() {
-                    self.apply_to_all(entry, group.end, known, beside, workers.len())?;
+                    self.apply_to_all(entry, group.end.lsn, known, beside, workers.len())?;
                 }
-                bytes += group.end.0 - group.begin.0;
+                bytes += group.end.lsn.0 - group.begin.0;
                 batch.push(group);
             }
             if ended || bytes >= BATCH_BYTES {
@@ -190,8 +192,15 @@ impl Rebuilt {
                     let bytes =
                         chunks.try_fold(0, |bytes, chunk| Ok(u64::saturating_add(bytes, chunk?.used)));
                     let bytes = bytes.map_err(|error| in_commit(error, entry.time))?;
-                    self.spilled.push(Kept { number, needed_to: end, bytes });
+                    self.spilled.push(Kept { number, epoch: entry.epoch, needed_to: end, bytes });
                 }
+                Record::Epoch(epoch) if epoch != entry.epoch => {
+                    return Err(misfit(format!(
+                        "epoch {} begins in a group of epoch {}",
+                        epoch.0, entry.epoch.0
+                    )));
+                }
+                Record::BlockCompact { .. } | Record::BlockEmptied { .. } => return Err(marks_blocks()),
                 Record::Loaded(bytes) if entry.time > known => {
                     loaded = loads::named_by(bytes).map_err(|error| in_commit(error, entry.time))?;
                 }
@@ -202,7 +211,7 @@ impl Rebuilt {
             return Ok(());
         }
         self.load(&loaded, beside, threads).map_err(|error| in_commit(error, entry.time))?;
-        self.loaded.extend(loaded.into_iter().map(|file| (entry.time, file)));
+        self.loaded.extend(loaded.into_iter().map(|file| (entry.time, end, file)));
         Ok(())
     }
 
@@ -250,7 +259,7 @@ impl Worker<'_> {
                 while let Some(record) = records.next_raw() {
                     self.prefetch(&mut ahead);
                     record
-                        .and_then(|record| self.apply(record, shown))
+                        .and_then(|record| self.apply(record, entry.epoch, shown))
                         .map_err(|error| in_commit(error, entry.time))?;
                 }
             }
@@ -265,20 +274,20 @@ impl Worker<'_> {
     }
 
     #[inline]
-    fn apply(&mut self, record: RawRecord<'_>, shown: Shown) -> Result<()> {
+    fn apply(&mut self, record: RawRecord<'_>, epoch: Epoch, shown: Shown) -> Result<()> {
         match record.row() {
             Some((id, row)) if self.owns(id, row) => self.target(id)?.apply(record.read()?, shown),
             Some(_) => Ok(()),
-            None => self.apply_other(record.read()?, shown),
+            None => self.apply_other(record.read()?, epoch, shown),
         }
     }
 
     /// Applies records that are not of one row, except those that the reader has applied.
     #[cold]
-    fn apply_other(&mut self, record: Record<'_>, shown: Shown) -> Result<()> {
+    fn apply_other(&mut self, record: Record<'_>, epoch: Epoch, shown: Shown) -> Result<()> {
         let Record::Spilled { number, chunks } = record else { return Ok(()) };
         let spills = self.spills;
-        spills.read(number, chunks, |records| {
+        spills.read(number, epoch, chunks, |records| {
             let mut records = Records::new(records);
             while let Some(record) = records.next_raw() {
                 let record = record?;
@@ -287,7 +296,7 @@ impl Worker<'_> {
                         "a spill file holds a record that is not a change of a row".to_owned(),
                     ));
                 }
-                self.apply(record, shown)?;
+                self.apply(record, epoch, shown)?;
             }
             Ok(())
         })
@@ -460,7 +469,11 @@ impl Target {
             Record::CatalogChange(_)
             | Record::SequenceAdvance { .. }
             | Record::Spilled { .. }
-            | Record::Loaded(_) => {}
+            | Record::Loaded(_)
+            | Record::Epoch(_)
+            | Record::BlockCompact { .. }
+            | Record::BlockEmptied { .. }
+            | Record::RestorePoint(_) => {}
         }
         Ok(())
     }
@@ -547,6 +560,16 @@ fn set_all(
 fn misfit(what: String) -> Error {
     Error::new(SqlState::DATA_CORRUPTED, format!("the log does not fit the checkpoint: {what}"))
         .with_hint("Restore the database directory from a backup.")
+}
+
+/// The error of a log that marks blocks as compact, which obliges whoever continues it to move rows that change.
+#[cold]
+fn marks_blocks() -> Error {
+    Error::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        "the log marks blocks as compact, which this version of FirnDB cannot honour",
+    )
+    .with_hint("Open the database with the version that wrote it.")
 }
 
 #[cold]

@@ -33,7 +33,7 @@ use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock};
-use firn_log::Log;
+use firn_log::{Log, LogPoint, Pin};
 use firn_storage::{Cold, ScanBatch, Table, pin};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -70,6 +70,9 @@ pub(crate) struct Store {
     _lock: DiskLock,
     /// Locked while a checkpoint is written.
     newest: Mutex<Newest>,
+    /// The manifest in the directory. Its files are removed only after another one is here, so one who names them in a pin
+    /// under this lock keeps them.
+    current: Mutex<Arc<Manifest>>,
     loads: Loads,
     /// Bytes of redo ([`Log::bytes_at`]) and of loads' files at the last checkpoint: those since then trigger
     /// the next one.
@@ -82,6 +85,8 @@ pub(crate) struct Store {
 #[derive(Debug)]
 struct Newest {
     manifest: Manifest,
+    /// Whether it is the one in the directory: it need not be after a failed attempt to replace it.
+    is_certain: bool,
     /// Checkpoints begun, including failed ones. The number of a file is never reused, because after an error
     /// it is unknown which manifest counts.
     begun: u64,
@@ -92,6 +97,40 @@ struct Newest {
 }
 
 type Generations = HashMap<(TableId, BlockNumber), u64>;
+
+/// A checkpoint that is retained with the log after it. Dropping it ends that.
+#[derive(Debug)]
+pub struct PinnedCheckpoint {
+    manifest: Arc<Manifest>,
+    pin: Pin,
+}
+
+impl PinnedCheckpoint {
+    /// The bytes of its manifest.
+    pub fn manifest(&self) -> Vec<u8> {
+        self.manifest.encode()
+    }
+
+    /// The names of its files, in the directory of checkpoints, with their lengths.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.manifest.files.iter().map(|file| (file.name.as_str(), file.bytes))
+    }
+
+    /// The place in the log's history from which on the log belongs to it.
+    pub fn point(&self) -> LogPoint {
+        self.manifest.point()
+    }
+
+    /// The position up to which the log belongs to it: its rows may include commits up to there.
+    pub fn needed(&self) -> Lsn {
+        Lsn(self.manifest.needed)
+    }
+
+    /// Its claim, which the holder moves ahead.
+    pub fn pin(&self) -> &Pin {
+        &self.pin
+    }
+}
 
 /// The database at one time.
 struct Cut<'e> {
@@ -305,12 +344,12 @@ impl Store {
         manifest: Manifest,
         tables: &HashMap<TableId, Arc<Table>>,
         replayed: HashSet<TableId>,
-        loaded: Vec<(Time, TableFile)>,
+        loaded: Vec<(Time, Lsn, TableFile)>,
     ) -> Store {
         let loads = Loads::default();
-        for (time, file) in loaded {
+        for (time, end, file) in loaded {
             let table = tables.get(&TableId(file.table));
-            loads.list_recovered(time, vec![LoadedFile::restored(file, table)]);
+            loads.list_recovered(time, end, vec![LoadedFile::restored(file, table)]);
         }
         let mut generations = Generations::new();
         for (table, block) in manifest.files.iter().flat_map(blocks_of) {
@@ -323,7 +362,14 @@ impl Store {
             directory,
             _lock: lock,
             counted_from: AtomicU64::new(manifest.position),
-            newest: Mutex::new(Newest { begun: manifest.checkpoint, manifest, replayed, generations }),
+            current: Mutex::new(Arc::new(manifest.clone())),
+            newest: Mutex::new(Newest {
+                begun: manifest.checkpoint,
+                manifest,
+                is_certain: true,
+                replayed,
+                generations,
+            }),
             loads,
             worker: Mutex::new(None),
             tried_for_space: Mutex::default(),
@@ -348,16 +394,41 @@ impl Store {
         let written = self.write_files(engine, log, threads, begun, &mut newest);
         let (manifest, generations, redo_bytes) =
             written.inspect_err(|_| self.remove_files_of(newest.begun))?;
+        // Until it is known which manifest is in the directory, no file is removed.
+        newest.is_certain = false;
         manifest.write(&*self.disk, &self.directory)?;
+        newest.is_certain = true;
 
         self.counted_from.store(redo_bytes, Ordering::Relaxed);
         newest.manifest = manifest;
         newest.replayed.clear();
         newest.generations = generations;
+        *self.current.lock() = Arc::new(newest.manifest.clone());
         engine.statistics().checkpoints.count();
-        self.loads.forget_until(newest.manifest.time());
-        self.remove_files_but(&newest.manifest)?;
-        log.truncate_before(newest.manifest.position())
+        let named = newest.manifest.file_names();
+        let beside = |from, to| self.loads.bytes_between(from, to, &named);
+        let gone = log.truncate_before(newest.manifest.position(), beside)?;
+        self.loads.forget_until(newest.manifest.time(), gone);
+        self.remove_files_but(&newest.manifest, log)
+    }
+
+    /// Removes what pins have retained, once they have ended or moved. A checkpoint that is being written does so at its end.
+    pub fn remove_released(&self, log: &Log) -> Result<()> {
+        if !log.take_released() {
+            return Ok(());
+        }
+        let gone = log.recycle()?;
+        let Some(newest) = self.newest.try_lock().filter(|newest| newest.is_certain) else { return Ok(()) };
+        self.loads.forget_until(newest.manifest.time(), gone);
+        self.remove_files_but(&newest.manifest, log)
+    }
+
+    /// Retains the newest checkpoint, with the log after it.
+    pub fn pin_checkpoint(&self, log: &Log, holder: &str) -> Result<PinnedCheckpoint> {
+        let current = self.current.lock();
+        let files = current.files.iter().map(|file| file.name.clone()).collect();
+        let pin = log.pin(holder, current.position(), files)?;
+        Ok(PinnedCheckpoint { manifest: current.clone(), pin })
     }
 
     /// Writes the files of a checkpoint. Returns its manifest, of each block in a file of cold blocks the generation, and up to
@@ -422,6 +493,8 @@ impl Store {
         files.sort_by(|left, right| (left.table, &left.name).cmp(&(right.table, &right.name)));
         self.disk.sync_directory(&directory)?;
 
+        log.wait_durable(needed)?;
+        let point = log.point_at(cut.position)?;
         let storage = cut.tables.iter().map(|table| table.table.clone());
         let manifest = Manifest {
             database: newest.manifest.database,
@@ -430,16 +503,16 @@ impl Store {
             time: cut.snapshot.read_time.0,
             until: until.0,
             position: cut.position.0,
+            checksum: point.checksum,
+            epoch: point.epoch.0,
+            wall_time: point.wall_time,
             needed: needed.0,
             block_bytes: newest.manifest.block_bytes,
             catalog: cut.catalog.to_change(storage, cut.marks),
             sequences: engine.sequence_entries(),
             files,
         };
-        let redo_bytes = cut.redo_bytes;
-        drop(cut);
-        log.wait_durable(needed)?;
-        Ok((manifest, generations, redo_bytes))
+        Ok((manifest, generations, cut.redo_bytes))
     }
 
     /// Removes the files of a checkpoint that failed before its manifest was written: they may have filled the disk.
@@ -455,17 +528,17 @@ impl Store {
     }
 
     /// Removes the files to which neither the newest manifest nor a load refers: after recovery.
-    pub fn remove_unnamed_files(&self) -> Result<()> {
-        self.remove_files_but(&self.newest.lock().manifest)
+    pub fn remove_unnamed_files(&self, log: &Log) -> Result<()> {
+        self.remove_files_but(&self.newest.lock().manifest, log)
     }
 
-    fn remove_files_but(&self, manifest: &Manifest) -> Result<()> {
+    fn remove_files_but(&self, manifest: &Manifest, log: &Log) -> Result<()> {
         let directory = checkpoint_directory(&self.directory);
-        let named: HashSet<&str> = manifest.files.iter().map(|file| file.name.as_str()).collect();
+        let named = manifest.file_names();
         let mut removed = false;
         // Listed first: later files of loads are not included, and earlier ones are known.
         for name in self.disk.list(&directory)? {
-            if !named.contains(name.as_str()) && !self.loads.lists(&name) {
+            if !named.contains(name.as_str()) && !self.loads.lists(&name) && !log.is_pinned(&name) {
                 match self.disk.remove(&directory.join(name)) {
                     // A load that rolls back has removed it already.
                     Err(error) if error.state() == SqlState::UNDEFINED_FILE => {}

@@ -10,7 +10,7 @@
 
 use crate::active::{ActiveSet, ActiveSlot};
 use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
-use crate::checkpoint::Store;
+use crate::checkpoint::{PinnedCheckpoint, Store};
 use crate::collector::Collector;
 use crate::config::Config;
 use crate::ddl::Ddl;
@@ -30,7 +30,7 @@ use firn_base::sync::{
 };
 use firn_base::thread::JoinHandle;
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
-use firn_log::{Log, RedoBuffer};
+use firn_log::{Follower, Log, LogPoint, Pinned, RedoBuffer};
 use firn_storage::{
     Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
 };
@@ -476,6 +476,30 @@ impl Engine {
         store.checkpoint(self, log)
     }
 
+    /// A reader of the log from a point on, while it is written. It retains that part of the log with the files that the log
+    /// names there, as far as `max_slot_wal_keep_size` allows. `holder` names it for people.
+    ///
+    /// Errors: 55000 without a directory; 58P01 if part of that has been removed.
+    pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
+        self.log.as_ref().ok_or_else(no_log)?.follow(holder, from)
+    }
+
+    /// Retains the newest checkpoint and the log after it, until the pin is dropped. Errors as of [`Engine::follow`].
+    pub fn pin_checkpoint(&self, holder: &str) -> Result<PinnedCheckpoint> {
+        let (store, log) = self.store_and_log().ok_or_else(no_log)?;
+        store.pin_checkpoint(log, holder)
+    }
+
+    /// What followers and pins retain.
+    pub fn pinned(&self) -> Vec<Pinned> {
+        self.log.as_ref().map_or_else(Vec::new, Log::pinned)
+    }
+
+    /// The place in the log's history up to which it is on disk; that of an empty log without a directory.
+    pub fn log_point(&self) -> Result<LogPoint> {
+        self.log.as_ref().map_or(Ok(LogPoint::START), Log::point)
+    }
+
     /// Stops background work, flushes the log, and writes a checkpoint so that the next opening need not replay the log. Dropping
     /// the last handle only flushes, and cannot report an error.
     pub fn close(&self) -> Result<()> {
@@ -823,6 +847,8 @@ impl Engine {
         let reaps = self.reaper.lock().reap(REAPED_AT_ONCE, pin);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
+            // What cannot be removed now is removed by the next checkpoint.
+            let _ = store.remove_released(log);
         }
         let drops = self.forget_dropped_tables();
         let freezes = self.freezer.work(self, self.config.freeze_after) == Progress::Working;
@@ -916,6 +942,12 @@ impl Drop for Engine {
             let _ = log.close();
         }
     }
+}
+
+#[cold]
+fn no_log() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "a database in memory has no log")
+        .with_hint("Open the database with a directory.")
 }
 
 /// The mode in which a table is locked.

@@ -34,6 +34,7 @@ mod table_file;
 mod times;
 
 pub use catalog::Catalog;
+pub use checkpoint::PinnedCheckpoint;
 pub use config::Config;
 pub use deferred::{Check, GoneKey};
 pub use engine::Engine;

@@ -24,9 +24,10 @@ use crate::ddl::{Action, Ddl};
 use crate::engine::Engine;
 use crate::manifest::{TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
+use crate::ticket::Ticket;
 use firn_base::sync::{Arc, Condvar, Mutex};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{BlockNumber, Error, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time};
+use firn_base::{BlockNumber, Epoch, Error, Lsn, Result, RowId, Snapshot, SqlState, Stamp, TableId, Time};
 use firn_storage::{Table, WriteSet, pin};
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -54,8 +55,15 @@ struct Load {
     number: u64,
     /// Their names, listed before they are created.
     names: Vec<String>,
-    /// After the commit: its time, and the contents of the files.
-    committed: Option<(Time, Vec<LoadedFile>)>,
+    committed: Option<Committed>,
+}
+
+#[derive(Debug)]
+struct Committed {
+    time: Time,
+    /// Where its entry in the log ends: a log that begins there does not need the files.
+    needed_to: Lsn,
+    files: Vec<LoadedFile>,
 }
 
 /// A file of a load.
@@ -88,12 +96,12 @@ impl LoadedFile {
 
 impl Loads {
     /// Lists what recovery has found in the log.
-    pub fn list_recovered(&self, time: Time, files: Vec<LoadedFile>) {
+    pub fn list_recovered(&self, time: Time, needed_to: Lsn, files: Vec<LoadedFile>) {
         let names = files.iter().map(|loaded| loaded.file.name.clone()).collect();
         let mut listed = self.0.lock();
         let number = listed.begin();
         listed.bytes += files.iter().map(|loaded| loaded.file.bytes).sum::<u64>();
-        listed.loads.push(Load { number, names, committed: Some((time, files)) });
+        listed.loads.push(Load { number, names, committed: Some(Committed { time, needed_to, files }) });
     }
 
     /// Bytes of all files that were written since the database was opened, and of those that recovery found. Enough of them
@@ -106,14 +114,24 @@ impl Loads {
     pub fn between(&self, last: Time, next: Time) -> Vec<LoadedFile> {
         let listed = self.0.lock();
         let committed = listed.loads.iter().filter_map(|load| load.committed.as_ref());
-        let theirs = committed.filter(|(time, _)| last < *time && *time <= next);
-        theirs.flat_map(|(_, files)| files.iter().cloned()).collect()
+        let theirs = committed.filter(|load| last < load.time && load.time <= next);
+        theirs.flat_map(|load| load.files.iter().cloned()).collect()
     }
 
-    /// Removes the loads that a checkpoint of that time has taken over, or does not need.
-    pub fn forget_until(&self, checkpoint: Time) {
-        let is_later = |load: &Load| load.committed.as_ref().is_none_or(|(time, _)| checkpoint < *time);
-        self.0.lock().loads.retain(is_later);
+    /// Removes the loads that a checkpoint of that time has taken over, or does not need, and that the log does not name after
+    /// position `gone`.
+    pub fn forget_until(&self, checkpoint: Time, gone: Lsn) {
+        let is_needed = |load: &Committed| checkpoint < load.time || gone < load.needed_to;
+        self.0.lock().loads.retain(|load| load.committed.as_ref().is_none_or(is_needed));
+    }
+
+    /// Bytes of the files that the log names between two positions, except those that a manifest names.
+    pub fn bytes_between(&self, from: Lsn, to: Lsn, except: &HashSet<&str>) -> u64 {
+        let listed = self.0.lock();
+        let committed = listed.loads.iter().filter_map(|load| load.committed.as_ref());
+        let between = committed.filter(|load| from < load.needed_to && load.needed_to <= to);
+        let files = between.flat_map(|load| &load.files).map(|loaded| &loaded.file);
+        files.filter(|file| !except.contains(file.name.as_str())).map(|file| file.bytes).sum()
     }
 
     /// Whether a file is listed.
@@ -140,10 +158,10 @@ impl Loads {
     }
 
     /// Notes that a load has committed.
-    fn commit(&self, number: u64, time: Time, files: Vec<LoadedFile>) {
+    fn commit(&self, number: u64, committed: Committed) {
         let mut listed = self.0.lock();
         let load = listed.of(number);
-        load.committed = Some((time, files));
+        load.committed = Some(committed);
         if load.names.is_empty() {
             listed.take_off(number);
         }
@@ -265,6 +283,8 @@ impl Part {
 pub(crate) struct Loading {
     engine: Arc<Engine>,
     number: u64,
+    /// That of the log, which is in the files' names.
+    epoch: Epoch,
     snapshot: Snapshot,
     tables: Vec<LoadedTable>,
     queue: Arc<Queue>,
@@ -288,11 +308,34 @@ struct LoadedTable {
 }
 
 impl Loading {
-    fn new(engine: &Arc<Engine>, store: &Store, snapshot: Snapshot) -> Loading {
-        let (tables, queue) = (Vec::new(), Arc::new(Queue::default()));
-        let (engine, number) = (engine.clone(), store.loads().begin());
-        let writer = None;
-        Loading { engine, number, snapshot, tables, queue, writer, parts: 0, files: Vec::new(), kept: false }
+    /// Error: 53100 if the disk has no space even to begin the log's epoch.
+    fn new(engine: &Arc<Engine>, snapshot: Snapshot) -> Result<Loading> {
+        let (store, log) = engine.store_and_log().expect("there is no load without one");
+        log.begin_epoch()?;
+        Ok(Loading {
+            engine: engine.clone(),
+            number: store.loads().begin(),
+            epoch: log.epoch(),
+            snapshot,
+            tables: Vec::new(),
+            queue: Arc::new(Queue::default()),
+            writer: None,
+            parts: 0,
+            files: Vec::new(),
+            kept: false,
+        })
+    }
+
+    /// That of a transaction, which begins one if it has none.
+    fn of<'l>(
+        loading: &'l mut Option<Box<Loading>>,
+        engine: &Arc<Engine>,
+        snapshot: Snapshot,
+    ) -> Result<&'l mut Loading> {
+        if loading.is_none() {
+            *loading = Some(Box::new(Loading::new(engine, snapshot)?));
+        }
+        Ok(loading.as_mut().expect("just made"))
     }
 
     fn store(&self) -> &Store {
@@ -336,7 +379,7 @@ impl Loading {
             return;
         }
         known.bytes = 0;
-        let name = format!("{}-load-{}.arrow", known.table.id().0, self.parts);
+        let name = format!("{}-load-{}-{}.arrow", known.table.id().0, self.epoch.0, self.parts);
         let blocks = std::mem::take(&mut known.blocks);
         let part =
             Part { table: known.table.clone(), columns: known.columns.clone(), name: name.clone(), blocks };
@@ -392,9 +435,10 @@ impl Loading {
     }
 
     /// Keeps the files, which belong to a commit.
-    pub fn keep(mut self, time: Time) {
+    pub fn keep(mut self, commit: Ticket) {
         let files = std::mem::take(&mut self.files);
-        self.store().loads().commit(self.number, time, files);
+        let needed_to = commit.lsn.expect("there is a log");
+        self.store().loads().commit(self.number, Committed { time: commit.time, needed_to, files });
         self.kept = true;
     }
 
@@ -433,14 +477,12 @@ pub(crate) fn write_ahead(
     table: &Arc<Table>,
     snapshot: Snapshot,
 ) -> Result<()> {
-    let Some((store, _)) = engine.store_and_log() else { return Ok(()) };
     // The newest block is still being filled.
     let full = table.block_count().saturating_sub(1);
-    if full == 0 {
+    if full == 0 || !engine.has_log() {
         return Ok(());
     }
-    let loading = loading.get_or_insert_with(|| Box::new(Loading::new(engine, store, snapshot)));
-    loading.take_full(table, catalog, full)
+    Loading::of(loading, engine, snapshot)?.take_full(table, catalog, full)
 }
 
 /// Makes the tables that a transaction has created ready for its commit.
@@ -451,7 +493,9 @@ pub(crate) fn write(
     snapshot: Snapshot,
     write_set: &mut WriteSet,
 ) -> Result<()> {
-    let Some((store, _)) = engine.store_and_log() else { return Ok(()) };
+    if !engine.has_log() {
+        return Ok(());
+    }
     let is_named = |id: TableId| ddl.catalog.tables.values().any(|table| table.storage() == id);
     let made = ddl.actions.iter().filter_map(|action| match action {
         Action::CreateStorage(table) if is_named(table.id()) => Some(table),
@@ -462,7 +506,7 @@ pub(crate) fn write(
         if table.approximate_rows() == 0 {
             continue;
         }
-        let loading = loading.get_or_insert_with(|| Box::new(Loading::new(engine, store, snapshot)));
+        let loading = Loading::of(loading, engine, snapshot)?;
         loading.take_full(table, &ddl.catalog, table.block_count())?;
     }
     if let Some(loading) = loading {

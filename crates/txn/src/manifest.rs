@@ -5,14 +5,14 @@
 //!   LOCK                      locked while the database is open
 //!   MANIFEST                  this file; replaced as a whole by every checkpoint
 //!   checkpoint/12-3-0.arrow   rows of physical table 12 as of checkpoint 3, first part
-//!   checkpoint/13-load-0.arrow rows of table 13, written by the transaction that made it
+//!   checkpoint/13-load-2-0.arrow rows of table 13, written in epoch 2 by the transaction that made it
 //!   log/….redo                redo since the manifest's position
 //! ```
 //!
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 4 crc32c=0011aabb
+//! FIRNDB 5 crc32c=0011aabb
 //! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
@@ -20,18 +20,19 @@
 
 use crate::catalog::CatalogChange;
 use firn_base::disk::Disk;
-use firn_base::{Error, Lsn, Result, SqlState, Time};
-use firn_log::DatabaseId;
+use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time};
+use firn_log::{DatabaseId, LogPoint};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-/// The version of the format of a database directory that this code writes and reads. It covers the manifest,
-/// the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 4;
+/// The version of the format of a database directory that this code writes. It covers the manifest, the names of files of
+/// the log, the checkpoint files and the layout of blocks, which row ids depend on.
+pub const DIRECTORY_VERSION: u32 = 5;
 
 /// The first version that can still be read: it had no files of which only some blocks count. In the second,
 /// files showed nothing later than the checkpoint's time. The third had only columns of
-/// [`SqlType`](firn_base::SqlType).
+/// [`SqlType`](firn_base::SqlType). The fourth had no epochs: programs that know only it would not find newer segments.
 const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 /// The manifest's name in the directory.
@@ -72,6 +73,15 @@ pub struct Manifest {
     pub until: u64,
     /// The log position from which later commits are read.
     pub position: u64,
+    /// The CRC of the group of the log that ends there; 0 at the beginning, and if an earlier version wrote that group.
+    #[serde(default)]
+    pub checksum: u32,
+    /// No group before that position has a later epoch, and none after it an earlier one.
+    #[serde(default)]
+    pub epoch: u64,
+    /// No group before that position has a later wall time, and none after it an earlier one.
+    #[serde(default)]
+    pub wall_time: i64,
     /// The log position up to which these commits are complete.
     #[serde(default)]
     pub needed: u64,
@@ -125,6 +135,17 @@ impl Manifest {
         Lsn(self.position)
     }
 
+    /// The names of its files.
+    pub fn file_names(&self) -> HashSet<&str> {
+        self.files.iter().map(|file| file.name.as_str()).collect()
+    }
+
+    /// That position as a point of the log's history.
+    pub fn point(&self) -> LogPoint {
+        let (checksum, wall_time) = (self.checksum, self.wall_time);
+        LogPoint { lsn: self.position(), checksum, epoch: Epoch(self.epoch), wall_time }
+    }
+
     /// The commit time of the checkpoint.
     pub fn time(&self) -> Time {
         Time(self.time)
@@ -144,8 +165,8 @@ impl Manifest {
         bytes
     }
 
-    /// Decodes and checks the bytes of the file at `path`.
-    pub fn decode(bytes: &[u8], path: &Path) -> Result<Manifest> {
+    /// Decodes and checks the bytes of the file at `path`. Returns also the version of its format.
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<(Manifest, u32)> {
         let damaged = |what: &str| {
             Error::new(
                 SqlState::DATA_CORRUPTED,
@@ -179,11 +200,12 @@ impl Manifest {
         if words.next() != Some(&expected) || words.next().is_some() {
             return Err(damaged("its checksum is wrong"));
         }
-        serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))
+        let manifest = serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))?;
+        Ok((manifest, version))
     }
 
-    /// Reads the manifest of a directory; `None` if it has none.
-    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<Manifest>> {
+    /// Reads the manifest of a directory, with the version of its format; `None` if it has none.
+    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<(Manifest, u32)>> {
         let path = directory.join(MANIFEST);
         if !disk.exists(&path)? {
             return Ok(None);
@@ -255,6 +277,9 @@ mod tests {
             time: 99,
             until: 102,
             position: 4711,
+            checksum: 0xfedc_ba98,
+            epoch: 6,
+            wall_time: 1_700_000_000_000_000,
             needed: 4900,
             block_bytes: 1 << 20,
             catalog: Catalog::bootstrap().to_change(std::iter::empty(), marks),
@@ -270,26 +295,33 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 4 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 5 crc32c="), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
-        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), manifest());
+        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 5));
     }
 
     #[test]
     fn the_versions_before_can_be_read() {
         let bytes = manifest().encode();
-        for version in ["FIRNDB 1", "FIRNDB 2", "FIRNDB 3"] {
-            let before = [version.as_bytes(), &bytes[8..]].concat();
-            assert_eq!(Manifest::decode(&before, Path::new("MANIFEST")).unwrap(), manifest());
+        for version in 1..=4 {
+            let before = [format!("FIRNDB {version}").as_bytes(), &bytes[8..]].concat();
+            let read = Manifest::decode(&before, Path::new("MANIFEST")).unwrap();
+            assert_eq!(read, (manifest(), version));
         }
-        // They had neither of these, and nothing in their files was later than the checkpoint.
         let body = std::str::from_utf8(&bytes).unwrap().split_once('\n').unwrap().1;
-        let lines = body.lines().filter(|line| !line.contains("\"until\"") && !line.contains("\"needed\""));
-        let body = lines.collect::<Vec<_>>().join("\n");
-        let before = format!("FIRNDB 2 crc32c={:08x}\n{body}", crc32c::crc32c(body.as_bytes()));
-        let read = Manifest::decode(before.as_bytes(), Path::new("MANIFEST")).unwrap();
+        let without = |version: u32, names: &[&str]| {
+            let is_of_then = |line: &&str| !names.iter().any(|name| line.contains(&format!("\"{name}\"")));
+            let body = body.lines().filter(is_of_then).collect::<Vec<_>>().join("\n");
+            let before = format!("FIRNDB {version} crc32c={:08x}\n{body}", crc32c::crc32c(body.as_bytes()));
+            Manifest::decode(before.as_bytes(), Path::new("MANIFEST")).unwrap().0
+        };
+        // The fourth had no history.
+        let read = without(4, &["checksum", "epoch", "wall_time"]);
+        assert_eq!(read, Manifest { checksum: 0, epoch: 0, wall_time: 0, ..manifest() });
+        assert_eq!(read.point(), LogPoint { lsn: Lsn(4711), ..LogPoint::START });
+        // The first two had neither of these, and nothing in their files was later than the checkpoint.
+        let read = without(2, &["until", "needed", "checksum", "epoch", "wall_time"]);
         assert_eq!((read.until(), read.needed), (read.time(), 0));
-        assert_eq!(read, Manifest { until: 0, needed: 0, ..manifest() });
     }
 
     #[test]
@@ -298,7 +330,7 @@ mod tests {
         let step = if cfg!(miri) { 7 } else { 1 };
         for at in (0..bytes.len()).step_by(step) {
             let mut flipped = bytes.clone();
-            flipped[at] ^= 4;
+            flipped[at] ^= 2;
             let error = Manifest::decode(&flipped, Path::new("MANIFEST")).unwrap_err();
             let version = bytes.starts_with(&flipped[..7]) && at == 7;
             let expected =

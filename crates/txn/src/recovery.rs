@@ -21,6 +21,11 @@
 //!
 //! Except in cases 1 and 2, nothing in the directory is changed before everything in it was found
 //! valid. So after an error the directory can be examined and repaired, and opened again.
+//!
+//! A directory of an earlier version is read like one of the present version. Then its manifest is replaced by one of the
+//! present version, and only after that the first segment of the present version is written. Older segments stay as they are
+//! until a checkpoint has made them superfluous. So at any time either version's program finds all of the log, or refuses the
+//! directory.
 
 use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
@@ -29,14 +34,15 @@ use crate::config::Config;
 use crate::engine::Recovered;
 use crate::index_build::build_index;
 use crate::manifest::{
-    FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory, log_directory,
+    DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory,
+    log_directory,
 };
 use crate::sequence::SequenceState;
 use crate::table_file;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{BlockNumber, Error, Lsn, Result, RowId, SqlState, TableId, clock, random, thread};
-use firn_log::{DatabaseId, Log, Reader, SpillReader};
+use firn_log::{DatabaseId, Log, LogPoint, Reader, SpillReader};
 use firn_storage::{MemoryBudget, Table, TableOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -57,8 +63,8 @@ pub(crate) fn open(
 ) -> Result<Recovered> {
     disk.create_directory(directory)?;
     let lock = lock(&*disk, directory)?;
-    let manifest = match Manifest::read(&*disk, directory)? {
-        Some(manifest) if manifest.complete => manifest,
+    let (manifest, version) = match Manifest::read(&*disk, directory)? {
+        Some((manifest, version)) if manifest.complete => (manifest, version),
         Some(_) => return create(disk, directory, lock, config),
         None => {
             check_that_nothing_is_there(&*disk, directory)?;
@@ -70,7 +76,7 @@ pub(crate) fn open(
     let mut rebuilt = load(&*disk, directory, &manifest, config.threads, memory)?;
     let log_directory = log_directory(directory);
     check_that_there_is_a_log(&*disk, &log_directory)?;
-    let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.position())?;
+    let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.point())?;
     let spills = SpillReader { disk: &*disk, directory: &log_directory, database: manifest.database };
     let checkpoint_directory = checkpoint_directory(directory);
     let beside = Beside { spills, disk: &*disk, loads: &checkpoint_directory };
@@ -84,11 +90,15 @@ pub(crate) fn open(
     if disk.exists(&directory.join(MANIFEST_TEMPORARY))? {
         disk.remove(&directory.join(MANIFEST_TEMPORARY))?;
     }
-    let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.position(), config.log)?;
-    log.retain_spills(spilled)?;
+    if version < DIRECTORY_VERSION {
+        // First, since earlier versions would not find what is written from now on.
+        manifest.write(&*disk, directory)?;
+    }
+    let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.point(), config.log)?;
+    log.retain_spills(spilled, manifest.position())?;
     let store =
         Store::new(disk.clone(), directory.to_owned(), lock, manifest, &tables, rebuilt.changed, loaded);
-    store.remove_unnamed_files()?;
+    store.remove_unnamed_files(&log)?;
     Ok(Recovered {
         last: rebuilt.last,
         tables,
@@ -126,6 +136,9 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
         time: 0,
         until: 0,
         position: 0,
+        checksum: 0,
+        epoch: 0,
+        wall_time: 0,
         needed: 0,
         block_bytes: config.block_bytes as u64,
         catalog: new.catalog.to_change(std::iter::empty(), new.marks),
@@ -139,7 +152,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
             disk.remove(&inner.join(leftover))?;
         }
     }
-    let log = Log::open(disk.clone(), &log_directory, manifest.database, Lsn(0), config.log)?;
+    let log = Log::open(disk.clone(), &log_directory, manifest.database, LogPoint::START, config.log)?;
     manifest.complete = true;
     manifest.write(&*disk, directory)?;
     if let Some(parent) = directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {

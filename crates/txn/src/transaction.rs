@@ -376,7 +376,7 @@ impl Transaction {
         match self.engine.commit_section(&self.slot, write_set, self.catalog_view.ddl(), to_validate) {
             Ok(ticket) => {
                 if let Some(files) = self.bulk.files.take() {
-                    files.keep(ticket.time);
+                    files.keep(ticket);
                 }
                 self.end_ddl();
                 Ok(ticket)

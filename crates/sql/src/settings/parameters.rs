@@ -311,6 +311,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Accepted; has no effect.",
     ),
     parameter(
+        "max_slot_wal_keep_size",
+        "-1",
+        Kind::Fixed("string"),
+        "Most of the log that is retained for those who follow it; -1 for no limit.",
+    ),
+    parameter(
         "max_stack_depth",
         "2MB",
         Kind::Integer(Some(Kilobytes), 100, i32::MAX),

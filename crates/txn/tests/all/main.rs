@@ -18,6 +18,7 @@ mod locks;
 mod losable;
 mod memory;
 mod native;
+mod pins;
 mod recovery;
 mod serializable;
 mod spilled;

@@ -5,6 +5,7 @@
 //! with another schedule. A run that fails prints its seed; `FIRN_MODEL_SEED` repeats it.
 
 mod compacting;
+mod following;
 mod freezing;
 mod histories;
 mod keys;

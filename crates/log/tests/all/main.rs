@@ -2,11 +2,14 @@
 //!
 //! Segments and the queue's chunks are tiny, so that groups cross them all the time.
 
+mod following;
+mod formats;
+
 use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Cell, Lsn, Result, RowId, SqlState, TableId, Time, clock};
-use firn_log::{DatabaseId, Log, LogOptions, Reader, Record, RedoBuffer};
+use firn_log::{DatabaseId, Entry, Group, Log, LogOptions, LogPoint, Reader, Record, RedoBuffer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,7 +23,7 @@ fn options() -> LogOptions {
     LogOptions { segment_bytes: 4096 + 1024, chunk_bytes: 512, ..LogOptions::default() }
 }
 
-fn open(disk: &Arc<SimulatedDisk>, at: Lsn) -> Result<Log> {
+fn open(disk: &Arc<SimulatedDisk>, at: LogPoint) -> Result<Log> {
     Log::open(disk.clone(), directory(), DATABASE, at, options())
 }
 
@@ -35,11 +38,11 @@ fn redo(number: u64) -> Vec<u8> {
 }
 
 /// The times of the commits from `from` on, in order, and where the log ends. Checks their redo.
-fn read_from(disk: &SimulatedDisk, from: Lsn) -> Result<(Vec<u64>, Lsn)> {
+fn read_from(disk: &SimulatedDisk, from: LogPoint) -> Result<(Vec<u64>, LogPoint)> {
     let mut reader = Reader::open(disk, directory(), DATABASE, from)?;
     let mut times = Vec::new();
     while let Some(group) = reader.next_group()? {
-        for entry in group.entries() {
+        for entry in commits(&group) {
             assert_eq!(entry.bytes, redo(entry.time.0), "commit {}", entry.time.0);
             for record in entry.records() {
                 let Record::Insert { cells, .. } = record? else { panic!("only inserts were written") };
@@ -48,11 +51,22 @@ fn read_from(disk: &SimulatedDisk, from: Lsn) -> Result<(Vec<u64>, Lsn)> {
             times.push(entry.time.0);
         }
     }
-    Ok((times, reader.position()))
+    Ok((times, reader.point()))
 }
 
-fn read(disk: &SimulatedDisk) -> Result<(Vec<u64>, Lsn)> {
-    read_from(disk, Lsn(0))
+fn read(disk: &SimulatedDisk) -> Result<(Vec<u64>, LogPoint)> {
+    read_from(disk, LogPoint::START)
+}
+
+/// The commits of a group: its entries but for the one that begins an epoch.
+fn commits(group: &Group) -> impl Iterator<Item = Entry<'_>> {
+    group.entries().filter(|entry| match entry.records().next() {
+        Some(Ok(Record::Epoch(epoch))) => {
+            assert_eq!((epoch, entry.time), (group.end.epoch, Time(0)));
+            false
+        }
+        _ => true,
+    })
 }
 
 /// Queues a commit, for which it makes room if there is none.
@@ -69,6 +83,11 @@ fn commit(log: &Log, number: u64) -> Result<()> {
     log.wait_durable(append(log, number, &redo(number))?)
 }
 
+/// Removes the log before a position, as after a checkpoint.
+fn truncate(log: &Log, lsn: Lsn) -> Lsn {
+    log.truncate_before(lsn, |_, _| 0).unwrap()
+}
+
 fn numbers(count: u64) -> Vec<u64> {
     (1..=count).collect()
 }
@@ -76,7 +95,7 @@ fn numbers(count: u64) -> Vec<u64> {
 /// A disk with a log of these commits, some in a group of their own, some sharing one.
 fn written(count: u64) -> Arc<SimulatedDisk> {
     let disk = SimulatedDisk::new();
-    let log = open(&disk, Lsn(0)).unwrap();
+    let log = open(&disk, LogPoint::START).unwrap();
     for number in 1..=count {
         let lsn = append(&log, number, &redo(number)).unwrap();
         if number % 3 != 0 {
@@ -94,7 +113,7 @@ fn log_files(disk: &SimulatedDisk) -> Vec<PathBuf> {
 #[test]
 fn commits_are_read_in_order_and_the_log_continues_where_it_ended() {
     let disk = SimulatedDisk::new();
-    let (mut at, mut count) = (Lsn(0), 0);
+    let (mut at, mut count) = (LogPoint::START, 0);
     for _ in 0..5 {
         let log = open(&disk, at).unwrap();
         for _ in 0..50 {
@@ -102,11 +121,13 @@ fn commits_are_read_in_order_and_the_log_continues_where_it_ended() {
             commit(&log, count).unwrap();
         }
         let end = log.appended_lsn();
+        assert_eq!(log.point().unwrap().lsn, end);
+        let last = log.point().unwrap();
         log.close().unwrap();
-        let (times, position) = read(&disk).unwrap();
+        let (times, point) = read(&disk).unwrap();
         assert_eq!(times, numbers(count));
-        assert_eq!(position, end);
-        at = position;
+        assert_eq!((point.lsn, point), (end, last));
+        at = point;
     }
     assert!(log_files(&disk).len() > 5);
 }
@@ -114,14 +135,14 @@ fn commits_are_read_in_order_and_the_log_continues_where_it_ended() {
 #[test]
 fn a_commit_may_be_larger_than_many_segments() {
     let disk = SimulatedDisk::new();
-    let log = open(&disk, Lsn(0)).unwrap();
+    let log = open(&disk, LogPoint::START).unwrap();
     let large: Vec<u8> = (0..50_000u32).map(|byte| byte as u8).collect();
     log.wait_durable(append(&log, 1, &large).unwrap()).unwrap();
     log.wait_durable(append(&log, 2, b"small").unwrap()).unwrap();
     log.close().unwrap();
-    let mut reader = Reader::open(&*disk, directory(), DATABASE, Lsn(0)).unwrap();
+    let mut reader = Reader::open(&*disk, directory(), DATABASE, LogPoint::START).unwrap();
     let first = reader.next_group().unwrap().unwrap();
-    assert!(first.entries().next().unwrap().bytes == large);
+    assert!(commits(&first).next().unwrap().bytes == large);
     let second = reader.next_group().unwrap().unwrap();
     assert_eq!(second.entries().next().unwrap().bytes, b"small");
     assert!(reader.next_group().unwrap().is_none());
@@ -137,7 +158,7 @@ fn a_log_cut_at_any_byte_is_a_prefix_and_can_be_continued() {
     for (number, path) in files.iter().enumerate() {
         let length = disk.open(path).unwrap().len().unwrap();
         // Within the header page only the header itself matters.
-        for cut in (0..length).filter(|cut| *cut <= 64 || *cut > 4090) {
+        for cut in (0..length).filter(|cut| *cut <= 72 || *cut > 4090) {
             let copy = disk.after_kill();
             for later in &files[number + 1..] {
                 copy.remove(later).unwrap();
@@ -163,7 +184,7 @@ fn a_flipped_byte_costs_the_last_group_or_is_reported_with_its_place() {
     let (mut reported, mut cut, mut harmless) = (0, 0, 0);
     for path in log_files(&disk) {
         let length = disk.open(&path).unwrap().len().unwrap();
-        for at in (0..length).filter(|at| *at < 64 || *at >= 4096) {
+        for at in (0..length).filter(|at| *at < 72 || *at >= 4096) {
             let copy = disk.after_kill();
             let file = copy.open(&path).unwrap();
             let mut byte = [0];
@@ -194,7 +215,7 @@ fn no_acknowledged_commit_is_lost_when_power_fails() {
     for seed in 0..4 {
         let disk = SimulatedDisk::new();
         disk.set_sync_time(Duration::from_micros(100));
-        let log = Arc::new(open(&disk, Lsn(0)).unwrap());
+        let log = Arc::new(open(&disk, LogPoint::START).unwrap());
         let next = Arc::new(Mutex::new(0));
         let acknowledged = Arc::new(AtomicU64::new(0));
         let stop = Arc::new(AtomicBool::new(false));
@@ -253,7 +274,7 @@ fn a_failed_write_fails_the_log_for_good_and_loses_nothing_acknowledged() {
             Fault::Broken => disk.fail_after_operations(12 + budget, fault),
         }
         let expected = if fault == Fault::Full { SqlState::DISK_FULL } else { SqlState::IO_ERROR };
-        let log = match open(&disk, Lsn(0)) {
+        let log = match open(&disk, LogPoint::START) {
             Ok(log) => log,
             Err(error) => {
                 assert_eq!(error.state(), expected);
@@ -300,7 +321,7 @@ fn a_failed_write_fails_the_log_for_good_and_loses_nothing_acknowledged() {
 fn what_a_full_disk_has_no_space_for_is_refused_and_the_log_goes_on() {
     for room in (0..20_000).step_by(500) {
         let disk = SimulatedDisk::new();
-        let log = open(&disk, Lsn(0)).unwrap();
+        let log = open(&disk, LogPoint::START).unwrap();
         disk.leave_room(room);
         let mut count = 0;
         let refused = |number, longer: &[u8]| {
@@ -327,18 +348,18 @@ fn what_a_full_disk_has_no_space_for_is_refused_and_the_log_goes_on() {
             }
             count += 1;
         }
-        let written = log.appended_lsn();
-        assert_eq!(log.durable_lsn(), written);
+        let written = log.point().unwrap();
+        assert_eq!((log.durable_lsn(), log.appended_lsn()), (written.lsn, written.lsn));
         let copy = disk.after_power_cut(&mut Random::seeded(room));
-        let mut reader = Reader::open(&*copy, directory(), DATABASE, Lsn(0)).unwrap();
+        let mut reader = Reader::open(&*copy, directory(), DATABASE, LogPoint::START).unwrap();
         while reader.next_group().unwrap().is_some() {}
-        assert_eq!(reader.position(), written);
+        assert_eq!(reader.point(), written);
         disk.heal();
         let lsn = append(&log, 1000, &[1; 10_000]).unwrap();
         log.wait_durable(lsn).unwrap();
         log.close().unwrap();
         let mut reader = Reader::open(&*disk, directory(), DATABASE, written).unwrap();
-        assert_eq!(reader.next_group().unwrap().unwrap().entries().count(), 1);
+        assert_eq!(commits(&reader.next_group().unwrap().unwrap()).count(), 1);
         assert!(reader.next_group().unwrap().is_none());
     }
 }
@@ -349,7 +370,7 @@ fn the_commits_of_a_group_are_given_their_space_together() {
     for room in [0, 3_000, 12_000, 40_000] {
         let disk = SimulatedDisk::new();
         disk.set_sync_time(Duration::from_micros(500));
-        let log = Arc::new(open(&disk, Lsn(0)).unwrap());
+        let log = Arc::new(open(&disk, LogPoint::START).unwrap());
         disk.leave_room(room);
         let next = Arc::new(Mutex::new(0));
         let committers: Vec<_> = (0..8)
@@ -385,7 +406,7 @@ fn a_nearly_full_disk_gets_shorter_segments() {
     let disk = SimulatedDisk::new();
     let wide = LogOptions { segment_bytes: 32 << 20, ..LogOptions::default() };
     disk.leave_room((4 + 8 + 6) << 20);
-    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), wide).unwrap();
+    let log = Log::open(disk.clone(), directory(), DATABASE, LogPoint::START, wide).unwrap();
     let megabyte = vec![7; 1 << 20];
     let mut count = 0;
     while let Ok(lsn) = append(&log, count + 1, &megabyte) {
@@ -395,7 +416,7 @@ fn a_nearly_full_disk_gets_shorter_segments() {
     // 16 MiB do not fit behind those of 4 and 8, but 4 do.
     assert_eq!(count, 15);
     assert!(log.take_lack_of_space() && !log.take_lack_of_space());
-    log.truncate_before(log.reader_start()).unwrap();
+    truncate(&log, log.reader_start());
     append(&log, count + 1, &megabyte).unwrap();
 }
 
@@ -406,7 +427,7 @@ fn committers_share_their_syncs() {
     let disk = SimulatedDisk::new();
     disk.set_sync_time(Duration::from_micros(500));
     let wide = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() };
-    let log = Arc::new(Log::open(disk.clone(), directory(), DATABASE, Lsn(0), wide).unwrap());
+    let log = Arc::new(Log::open(disk.clone(), directory(), DATABASE, LogPoint::START, wide).unwrap());
     let next = Arc::new(Mutex::new(0));
     let before = disk.syncs();
     let committers: Vec<_> = (0..THREADS)
@@ -438,7 +459,7 @@ fn committers_share_their_syncs() {
 fn commits_without_a_waiting_thread_become_durable_soon_also_after_an_idle_time() {
     let disk = SimulatedDisk::new();
     let quick = LogOptions { flush_interval: Duration::from_millis(1), ..options() };
-    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), quick).unwrap();
+    let log = Log::open(disk.clone(), directory(), DATABASE, LogPoint::START, quick).unwrap();
     for number in 1..=3 {
         let lsn = append(&log, number, &redo(number)).unwrap();
         let begin = clock::now();
@@ -459,7 +480,7 @@ fn commits_without_a_waiting_thread_become_durable_soon_also_after_an_idle_time(
 fn a_full_queue_makes_committers_wait_for_the_disk() {
     let disk = SimulatedDisk::new();
     let narrow = LogOptions { queue_bytes: 2048, flush_bytes: 1024, ..options() };
-    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), narrow).unwrap();
+    let log = Log::open(disk.clone(), directory(), DATABASE, LogPoint::START, narrow).unwrap();
     disk.set_sync_time(Duration::from_millis(1));
     for number in 1..=300 {
         append(&log, number, &redo(number)).unwrap();
@@ -474,7 +495,7 @@ fn a_full_queue_makes_committers_wait_for_the_disk() {
 /// 40th is long: longer than a chunk, and than a segment.
 fn queued_up(disk: &Arc<SimulatedDisk>, commits: u64, redo: &dyn Fn(u64) -> Vec<u8>) -> (Log, Lsn) {
     let patient = LogOptions { flush_interval: Duration::from_secs(3600), ..options() };
-    let log = Log::open(disk.clone(), directory(), DATABASE, Lsn(0), patient).unwrap();
+    let log = Log::open(disk.clone(), directory(), DATABASE, LogPoint::START, patient).unwrap();
     let last = (1..=commits).map(|number| append(&log, number, &redo(number)).unwrap()).last().unwrap();
     (log, last)
 }
@@ -487,10 +508,10 @@ fn what_has_queued_up_behind_a_slow_disk_is_one_group_and_is_lost_or_kept_as_one
         _ => redo(number),
     };
     let groups = |disk: &SimulatedDisk| {
-        let mut reader = Reader::open(disk, directory(), DATABASE, Lsn(0)).unwrap();
+        let mut reader = Reader::open(disk, directory(), DATABASE, LogPoint::START).unwrap();
         let mut groups = Vec::new();
         while let Some(group) = reader.next_group().unwrap() {
-            let entries = group.entries().inspect(|entry| assert_eq!(entry.bytes, long(entry.time.0)));
+            let entries = commits(&group).inspect(|entry| assert_eq!(entry.bytes, long(entry.time.0)));
             groups.push(entries.map(|entry| entry.time.0).collect::<Vec<u64>>());
         }
         (groups, reader.position())
@@ -526,15 +547,16 @@ fn what_has_queued_up_behind_a_slow_disk_is_one_group_and_is_lost_or_kept_as_one
 fn truncated_segments_are_used_again_and_their_old_bytes_are_never_read() {
     let disk = SimulatedDisk::new();
     let mut random = Random::seeded(5);
-    let log = open(&disk, Lsn(0)).unwrap();
-    let mut kept = (Lsn(0), 1);
+    let log = open(&disk, LogPoint::START).unwrap();
+    let mut kept = (LogPoint::START, 1);
     for number in 1..=1000 {
-        let begin = log.reader_start();
+        let begin = log.point().unwrap();
+        assert_eq!(begin.lsn, log.reader_start());
         commit(&log, number).unwrap();
         if number % 50 == 0 {
             kept = (begin, number);
-            log.truncate_before(begin).unwrap();
-            assert!(log.begin() <= begin);
+            truncate(&log, begin.lsn);
+            assert!(log.begin() <= begin.lsn);
             assert!(log_files(&disk).len() < 12, "{:?}", log_files(&disk));
         }
         if number % 7 == 0 {
@@ -562,7 +584,7 @@ fn foreign_missing_and_other_versions_files_are_distinguished() {
         assert!(error.hint().is_some());
         error.state()
     };
-    let foreign = Reader::open(&*disk, directory(), DatabaseId([0; 16]), Lsn(0)).err().unwrap();
+    let foreign = Reader::open(&*disk, directory(), DatabaseId([0; 16]), LogPoint::START).err().unwrap();
     assert!(foreign.message().contains("another database"), "{foreign:?}");
 
     let gap = disk.after_kill();
@@ -575,15 +597,22 @@ fn foreign_missing_and_other_versions_files_are_distinguished() {
 
     let newer = disk.after_kill();
     let file = newer.open(&files[0]).unwrap();
-    let mut header = [0; 64];
+    let mut header = [0; 72];
     file.read_at(&mut header, 0).unwrap();
-    header[8] = 2;
+    header[8] = 3;
     let crc = crc32c::crc32c_append(crc32c::crc32c(&header[..12]), &header[16..]);
     header[12..16].copy_from_slice(&crc.to_le_bytes());
     file.write_at(&header, 0).unwrap();
-    assert_eq!(state(&newer, "format version 2"), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert_eq!(state(&newer, "format version 3"), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
 
-    let none = Reader::open(&*SimulatedDisk::new(), directory(), DATABASE, Lsn(8)).err().unwrap();
+    let none = Reader::open(
+        &*SimulatedDisk::new(),
+        directory(),
+        DATABASE,
+        LogPoint { lsn: Lsn(8), ..LogPoint::START },
+    )
+    .err()
+    .unwrap();
     assert_eq!(none.state(), SqlState::DATA_CORRUPTED);
 }
 
@@ -591,20 +620,20 @@ fn foreign_missing_and_other_versions_files_are_distinguished() {
 fn the_log_works_on_real_files() {
     let root = std::env::temp_dir().join(format!("firn-log-{}", std::process::id()));
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
-    let mut at = Lsn(0);
+    let mut at = LogPoint::START;
     for round in 0..3 {
         let log = Log::open(disk.clone(), &root, DATABASE, at, options()).unwrap();
         for number in 1..=40 {
             commit(&log, round * 40 + number).unwrap();
         }
         log.close().unwrap();
-        let mut reader = Reader::open(&*disk, &root, DATABASE, Lsn(0)).unwrap();
+        let mut reader = Reader::open(&*disk, &root, DATABASE, LogPoint::START).unwrap();
         let mut count = 0;
         while let Some(group) = reader.next_group().unwrap() {
-            count += group.entries().count() as u64;
+            count += commits(&group).count() as u64;
         }
         assert_eq!(count, (round + 1) * 40);
-        at = reader.position();
+        at = reader.point();
     }
     std::fs::remove_dir_all(&root).unwrap();
 }
