@@ -830,18 +830,6 @@ fn what_a_query_has_shown_is_not_lost() {
     }
 }
 
-#[test]
-fn the_bound_of_the_retained_log_is_shown_and_cannot_be_set() {
-    let mut usual = Database::memory().unwrap().connect();
-    assert_eq!(usual.setting("max_slot_wal_keep_size").unwrap(), "8GB");
-    let error = usual.execute("SET max_slot_wal_keep_size = '1GB'").unwrap_err();
-    assert_eq!(error.state().as_str(), "55P02");
-    let mut config = crate::Config::default();
-    config.log.most_pinned_bytes = None;
-    let unlimited = Database::open_with(config).unwrap().connect();
-    assert_eq!(unlimited.setting("max_slot_wal_keep_size").unwrap(), "-1");
-}
-
 /// By rows, by strings, by COPY, by CREATE TABLE AS: a failed statement is rolled back as a whole, and truncating frees memory.
 #[test]
 fn a_full_store_fails_statements_and_continues() {

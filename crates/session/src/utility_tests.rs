@@ -313,3 +313,15 @@ fn functions_and_utilities_say_what_they_have_not_found() {
         .unwrap();
     assert!(connection.take_notices().is_empty());
 }
+
+#[test]
+fn the_bound_of_the_retained_log_is_shown_and_cannot_be_set() {
+    let mut usual = Database::memory().unwrap().connect();
+    assert_eq!(usual.setting("max_slot_wal_keep_size").unwrap(), "8GB");
+    let error = usual.execute("SET max_slot_wal_keep_size = '1GB'").unwrap_err();
+    assert_eq!(error.state().as_str(), "55P02");
+    let mut config = crate::Config::default();
+    config.log.most_pinned_bytes = None;
+    let unlimited = Database::open_with(config).unwrap().connect();
+    assert_eq!(unlimited.setting("max_slot_wal_keep_size").unwrap(), "-1");
+}
