@@ -349,7 +349,7 @@ impl Store {
         let loads = Loads::default();
         for (time, end, file) in loaded {
             let table = tables.get(&TableId(file.table));
-            loads.list_recovered(time, end, vec![LoadedFile::restored(file, table)]);
+            loads.list_recovered(manifest.time(), time, end, vec![LoadedFile::restored(file, table)]);
         }
         let mut generations = Generations::new();
         for (table, block) in manifest.files.iter().flat_map(blocks_of) {
