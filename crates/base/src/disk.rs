@@ -16,10 +16,13 @@ pub use simulated::{Fault, SimulatedDisk};
 
 use crate::sync::Arc;
 use crate::{Error, Result, SqlState};
+use std::ffi::CString;
 use std::fmt::Debug;
 use std::fs;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -62,6 +65,9 @@ pub trait Disk: Send + Sync + Debug {
 
     /// Makes the names in a directory durable: what was created, renamed or removed there.
     fn sync_directory(&self, directory: &Path) -> Result<()>;
+
+    /// How many more bytes may be allocated to files of a directory; more than there are if that is unknown, as with quotas.
+    fn free_bytes(&self, directory: &Path) -> Result<u64>;
 
     /// Takes the exclusive lock on a file, creating it if it does not exist, until the guard is dropped or
     /// the process ends. Error: 55006 if another holder has it.
@@ -253,6 +259,25 @@ impl Disk for RealDisk {
             .map_err(|error| io_error("sync directory", directory, &error))
     }
 
+    fn free_bytes(&self, directory: &Path) -> Result<u64> {
+        // Miri does not know the call.
+        if cfg!(miri) {
+            return Ok(u64::MAX);
+        }
+        let path = CString::new(directory.as_os_str().as_bytes()).map_err(io::Error::from);
+        let path = path.map_err(|error| io_error("read the free space of", directory, &error))?;
+        let mut found = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: the string ends with a zero, and both live until the call returns.
+        if unsafe { libc::statvfs(path.as_ptr(), found.as_mut_ptr()) } != 0 {
+            return Err(io_error("read the free space of", directory, &io::Error::last_os_error()));
+        }
+        // SAFETY: the call has succeeded, so it has filled the structure.
+        let found = unsafe { found.assume_init() };
+        // Some file systems report no sizes at all.
+        let is_known = found.f_blocks > 0;
+        Ok(if is_known { found.f_bavail.saturating_mul(found.f_frsize) } else { u64::MAX })
+    }
+
     fn lock(&self, path: &Path) -> Result<DiskLock> {
         let file = fs::OpenOptions::new()
             .read(true)
@@ -438,6 +463,7 @@ mod tests {
         assert_eq!(nowhere.unwrap_err().state(), SqlState::UNDEFINED_FILE);
         assert_eq!(disk.remove(&other).unwrap_err().state(), SqlState::UNDEFINED_FILE);
         assert_eq!(disk.list(&root.join("nowhere")).unwrap_err().state(), SqlState::UNDEFINED_FILE);
+        assert!(disk.free_bytes(&inner).unwrap() > 0);
     }
 
     #[test]

@@ -6,14 +6,17 @@
 //!
 //! It holds a pin, so what it reads is there. If the pin is broken, what it reads may be gone or overwritten meanwhile; a group
 //! is then reported only if it is whole and follows the one before it, and the error is that of the pin and not of damage.
+//!
+//! Only the segments of what it reads next are open: one or two, or those of a long group. So neither a follower that is far behind
+//! nor a silent one holds many files.
 
 use crate::format::LogPoint;
 use crate::pins::Pin;
-use crate::spill::SpillReader;
-use crate::window::{Group, Window};
+use crate::spill::Chunk;
+use crate::window::{Group, WINDOW_BYTES, Window};
 use crate::writer::Shared;
 use firn_base::sync::Arc;
-use firn_base::{Lsn, Result};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -25,9 +28,31 @@ pub struct Follower {
     point: LogPoint,
 }
 
+/// What a [wait](Follower::wait) has ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waited {
+    /// The next group is durable, and ends at the limit or before.
+    Group,
+    /// The next group ends, or will end, after the limit: no wait helps.
+    Limit,
+    /// The time has passed.
+    TimedOut,
+    /// The log has been closed, and all of it has been returned.
+    Closed,
+}
+
 impl Follower {
-    pub(crate) fn new(shared: Arc<Shared>, pin: Pin, from: LogPoint) -> Follower {
-        Follower { shared, pin, window: Window::new(VecDeque::new(), from.lsn), point: from }
+    /// From a point on, where the log ends at `end` now. Error: 55000 if the point is not of its history.
+    pub(crate) fn new(shared: Arc<Shared>, pin: Pin, from: LogPoint, end: LogPoint) -> Result<Follower> {
+        let window = Window::new(VecDeque::new(), from.lsn);
+        let mut follower = Follower { shared, pin, window, point: from };
+        let is_known = if from.lsn < end.lsn {
+            follower.end_by_header(end.lsn)?.is_some() && follower.window.follows(&from)?
+        } else {
+            end.is_same_place(&from) && from.epoch <= end.epoch && from.wall_time <= end.wall_time
+        };
+        follower.check_pin()?;
+        if is_known { Ok(follower) } else { Err(not_of_this_history(from.lsn)) }
     }
 
     /// The place after the last group that it has returned.
@@ -40,9 +65,20 @@ impl Follower {
         &self.pin
     }
 
-    /// A reader of the spill files that the groups name.
-    pub fn spills(&self) -> SpillReader<'_> {
-        self.shared.spills.reader()
+    /// Reads a spill file that a group names, by that group's epoch, and passes its records to `sink`, chunk by chunk.
+    ///
+    /// Errors: 55000 if the pin has been broken, XX001 if the file is missing or damaged, those of `sink`.
+    pub fn read_spill(
+        &self,
+        number: u64,
+        epoch: Epoch,
+        chunks: impl Iterator<Item = Result<Chunk>>,
+        sink: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let read = self.shared.spills.reader().read(number, epoch, chunks, sink);
+        // After reading: the file may have been removed if the pin was broken before.
+        self.pin.position()?;
+        read
     }
 
     /// The next group, if it is durable and ends at `up_to` or before.
@@ -53,43 +89,143 @@ impl Follower {
         if durable.min(up_to) <= self.point.lsn {
             return Ok(None);
         }
-        let group = self.read(durable);
+        let group = self.read(durable, up_to);
         // After reading: what it read may have been overwritten if the pin was broken before.
-        self.pin.position()?;
-        let group = group?;
-        if group.end.lsn > up_to {
-            return Ok(None);
-        }
+        self.check_pin()?;
+        let Some(group) = group? else { return Ok(None) };
         self.point = group.end;
         Ok(Some(group))
     }
 
-    /// Waits until something is durable after the last group that it has returned, or for so long. False if nothing is.
+    /// Waits until the next group is durable, if it ends at `up_to` or before, or for so long.
     ///
-    /// Errors: that of the log, if it has failed; 55000 if the pin has been broken.
-    pub fn wait(&self, longest: Duration) -> Result<bool> {
-        self.pin.position()?;
-        self.shared.wait_beyond(self.point.lsn, longest)
+    /// Errors: that of the log, if it has failed; 55000 if the pin has been broken; XX001 if the log is damaged.
+    pub fn wait(&mut self, up_to: Lsn, longest: Duration) -> Result<Waited> {
+        self.check_pin()?;
+        if up_to <= self.point.lsn {
+            return Ok(Waited::Limit);
+        }
+        let waited = self.shared.wait_beyond(self.point.lsn, longest)?;
+        let durable = self.shared.durable();
+        // Of a limit that is durable, the length of the group decides.
+        if waited == Waited::Group && up_to < durable {
+            let end = self.next_end(durable);
+            self.check_pin()?;
+            if end? > up_to {
+                return Ok(Waited::Limit);
+            }
+        }
+        Ok(waited)
     }
 
-    /// The next group. Everything before `durable` is on disk, and is more than what has been returned.
-    fn read(&mut self, durable: Lsn) -> Result<Group> {
+    /// Closes the segments if the pin has been broken: otherwise they would keep their space.
+    fn check_pin(&mut self) -> Result<()> {
+        self.pin
+            .position()
+            .map(drop)
+            .inspect_err(|_| self.window = Window::new(VecDeque::new(), self.point.lsn))
+    }
+
+    /// The next group, unless it ends after `up_to`. Everything before `durable` is on disk, and is more than what has been
+    /// returned.
+    fn read(&mut self, durable: Lsn, up_to: Lsn) -> Result<Option<Group>> {
+        if self.next_end(durable)? > up_to {
+            return Ok(None);
+        }
+        match self.window.group_after(&self.point)? {
+            Some(group) => Ok(Some(group)),
+            None => Err(self.damaged()),
+        }
+    }
+
+    /// Where the next group ends, whose segments are open afterwards. Everything before `durable` is on disk.
+    fn next_end(&mut self, durable: Lsn) -> Result<Lsn> {
+        self.end_by_header(durable)?.ok_or_else(|| self.damaged())
+    }
+
+    /// The same; `None` if no header of a group is there that ends before `durable`. The checksum has not been checked.
+    fn end_by_header(&mut self, durable: Lsn) -> Result<Option<Lsn>> {
+        let begin = self.point.lsn;
         let segments = &mut self.window.segments;
-        while segments.front().is_some_and(|first| first.end <= self.point.lsn) {
+        while segments.front().is_some_and(|first| first.end <= begin) {
             segments.pop_front();
         }
-        let reached = segments.back().map_or(self.point.lsn, |last| last.end);
-        let reached = self.shared.written.open(reached, durable, segments)?;
-        self.window.end = durable.min(reached);
-        let group = self.window.group_after(&self.point)?;
-        group.ok_or_else(|| {
-            self.window.damaged(self.point.lsn, "There is no whole group where one has been written.")
-        })
+        // For a group of usual length, this opens all of its segments.
+        self.open_up_to(durable.min(Lsn(begin.0 + WINDOW_BYTES)))?;
+        let Some((header, header_len)) = self.window.header_at(begin)? else { return Ok(None) };
+        let end = begin.0.saturating_add(header_len as u64).saturating_add(header.length);
+        if Lsn(end) > durable {
+            return Ok(None);
+        }
+        self.open_up_to(Lsn(end))?;
+        Ok(Some(Lsn(end)))
     }
+
+    /// Makes everything up to a position readable, which is on disk.
+    fn open_up_to(&mut self, end: Lsn) -> Result<()> {
+        let segments = &mut self.window.segments;
+        let reached = segments.back().map_or(self.point.lsn, |last| last.end);
+        let reached = self.shared.written.open(reached, end, segments)?;
+        self.window.end = self.window.end.max(end.min(reached));
+        Ok(())
+    }
+
+    #[cold]
+    fn damaged(&self) -> Error {
+        self.window.damaged(self.point.lsn, "There is no whole group where one has been written.")
+    }
+}
+
+#[cold]
+fn not_of_this_history(lsn: Lsn) -> Error {
+    Error::new(
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("position {} is not of the history of this log", lsn.0),
+    )
+    .with_detail("No group ends there, or another one, or it is not on disk.")
+    .with_hint("Begin again with a new copy of the database.")
 }
 
 impl std::fmt::Debug for Follower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Follower").field("point", &self.point).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{DatabaseId, Log, LogOptions, LogPoint};
+    use firn_base::disk::SimulatedDisk;
+    use firn_base::{Lsn, Time};
+    use std::path::Path;
+
+    #[test]
+    fn a_follower_holds_few_segments_open_and_none_once_its_pin_is_broken() {
+        const MEBIBYTE: usize = 1 << 20;
+        let options = LogOptions {
+            segment_bytes: MEBIBYTE as u64,
+            most_pinned_bytes: Some(MEBIBYTE as u64),
+            ..LogOptions::default()
+        };
+        let (disk, database) = (SimulatedDisk::new(), DatabaseId([1; 16]));
+        let log = Log::open(disk, Path::new("/log"), database, LogPoint::START, options).unwrap();
+        let redo = vec![7; MEBIBYTE / 2];
+        for time in 1..=40 {
+            let lsn = loop {
+                match log.append(Time(time), &redo).unwrap() {
+                    Some(lsn) => break lsn,
+                    None => log.make_room(redo.len()).unwrap(),
+                }
+            };
+            log.wait_durable(lsn).unwrap();
+        }
+        let mut follower = log.follow("far behind", LogPoint::START).unwrap();
+        for _ in 0..10 {
+            follower.next_group(Lsn(u64::MAX)).unwrap().unwrap();
+            assert!((1..=3).contains(&follower.window.segments.len()));
+        }
+        log.truncate_before(log.durable_lsn(), |_, _| 0).unwrap();
+        follower.next_group(Lsn(u64::MAX)).unwrap_err();
+        assert!(follower.window.segments.is_empty());
     }
 }

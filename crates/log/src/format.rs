@@ -94,6 +94,11 @@ pub struct LogPoint {
 impl LogPoint {
     /// The beginning of a log.
     pub const START: LogPoint = LogPoint { lsn: Lsn(0), checksum: 0, epoch: Epoch(0), wall_time: 0 };
+
+    /// Whether both have the same history before them. Epoch and wall time are bounds, which may differ.
+    pub fn is_same_place(&self, other: &LogPoint) -> bool {
+        (self.lsn, self.checksum) == (other.lsn, other.checksum)
+    }
 }
 
 /// The header of a segment file.
@@ -204,12 +209,14 @@ impl SegmentHeader {
                 header.number, header.epoch.0
             )));
         }
+        let has_epoch = (version > FIRST_FORMAT_VERSION) == (header.epoch > Epoch(0));
         let aligned = header.file_bytes.is_multiple_of(GROUP_ALIGNMENT as u64)
             && header.first.0.is_multiple_of(GROUP_ALIGNMENT as u64);
         if header.file_bytes <= DATA_START
             || header.first.0 >> 62 != 0
             || header.file_bytes >> 62 != 0
             || !aligned
+            || !has_epoch
         {
             return Err(damaged("its header is invalid"));
         }
@@ -235,7 +242,7 @@ pub struct GroupHeader {
 /// What the writer of a group decides when it seals it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seal {
-    /// The number of commits in the group.
+    /// The number of entries: commits, and in the first group of an epoch the one with the record of the epoch.
     pub entries: u32,
     /// The LSN at which it begins.
     pub lsn: Lsn,

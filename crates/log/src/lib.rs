@@ -15,9 +15,9 @@ pub mod spill;
 mod window;
 pub mod writer;
 
-pub use follower::Follower;
+pub use follower::{Follower, Waited};
 pub use format::{DatabaseId, LogPoint};
-pub use pins::{Pin, Pinned};
+pub use pins::{Pin, Pinned, Released};
 pub use reader::Reader;
 pub use record::{CellReader, CellWriter, RawRecord, Record, Records, RedoBuffer, RedoMark, SpilledChunks};
 pub use spill::{Kept, SpillReader, Spills};

@@ -20,14 +20,25 @@ pub(crate) struct Pins(Mutex<Held>);
 struct Held {
     next: u64,
     pins: Vec<(u64, Pinned)>,
-    /// Whether a pin has ended or moved since the last call of [`Pins::take_released`].
-    released: bool,
+    /// Checkpoints have replaced the log before this position, as far as [`Pins::needed_from`] has been called for them.
+    superfluous: Option<Lsn>,
+    /// What has been released since the last call of [`Pins::take_released`].
+    released: Option<Released>,
+}
+
+/// What pins that have ended or moved retained, and nothing else needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Released {
+    /// Part of the log, with the files that it names.
+    Log,
+    /// Files beside the log, too.
+    Files,
 }
 
 /// What a pin retains.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pinned {
-    /// Who holds it, for people.
+    /// The name of its holder, to be shown.
     pub holder: String,
     /// The log from this position on, with the files that it names.
     pub position: Lsn,
@@ -66,9 +77,9 @@ impl Pins {
 
     /// The position before `lsn` from which on the log is needed: `lsn` itself, or that of the oldest pin.
     pub fn needed_from(&self, lsn: Lsn) -> Lsn {
-        let held = self.0.lock();
-        let whole = held.pins.iter().filter(|(_, pin)| !pin.is_broken);
-        whole.map(|(_, pin)| pin.position).fold(lsn, Lsn::min)
+        let mut held = self.0.lock();
+        held.superfluous = Some(lsn);
+        held.needed_from()
     }
 
     /// Whether a pin names this file.
@@ -81,9 +92,15 @@ impl Pins {
         self.0.lock().pins.iter().map(|(_, pin)| pin.clone()).collect()
     }
 
-    /// Whether a pin has ended or moved since the last call.
-    pub fn take_released(&self) -> bool {
-        std::mem::take(&mut self.0.lock().released)
+    /// What pins have released since the last call.
+    pub fn take_released(&self) -> Option<Released> {
+        self.0.lock().released.take()
+    }
+
+    /// Notes again what could not be removed.
+    pub fn put_back(&self, released: Released) {
+        let mut held = self.0.lock();
+        held.released = held.released.max(Some(released));
     }
 }
 
@@ -91,6 +108,22 @@ impl Held {
     fn of(&mut self, id: u64) -> &mut Pinned {
         let found = self.pins.iter_mut().find(|(other, _)| *other == id);
         &mut found.expect("a pin is listed until it is dropped").1
+    }
+
+    /// The position from which on the log is needed.
+    fn needed_from(&self) -> Lsn {
+        let whole = self.pins.iter().filter(|(_, pin)| !pin.is_broken);
+        whole.map(|(_, pin)| pin.position).fold(self.superfluous.unwrap_or(Lsn(0)), Lsn::min)
+    }
+
+    /// Ends or moves pins, and notes what of the log that releases.
+    fn change<T>(&mut self, change: impl FnOnce(&mut Held) -> T) -> T {
+        let before = self.needed_from();
+        let outcome = change(self);
+        if self.needed_from() > before {
+            self.released = self.released.max(Some(Released::Log));
+        }
+        outcome
     }
 }
 
@@ -110,8 +143,7 @@ impl Pin {
             return Err(broken(pinned));
         }
         if to > pinned.position {
-            pinned.position = to;
-            held.released = true;
+            held.change(|held| held.of(self.id).position = to);
         }
         Ok(())
     }
@@ -120,15 +152,17 @@ impl Pin {
     pub fn release_file(&self, name: &str) {
         let mut held = self.pins.0.lock();
         held.of(self.id).files.retain(|file| file != name);
-        held.released = true;
+        held.released = Some(Released::Files);
     }
 }
 
 impl Drop for Pin {
     fn drop(&mut self) {
         let mut held = self.pins.0.lock();
-        held.pins.retain(|(id, _)| *id != self.id);
-        held.released = true;
+        if !held.of(self.id).files.is_empty() {
+            held.released = Some(Released::Files);
+        }
+        held.change(|held| held.pins.retain(|(id, _)| *id != self.id));
     }
 }
 

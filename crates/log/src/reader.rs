@@ -7,7 +7,7 @@
 //! error (XX001) instead of ending early. So it does if a later epoch has begun behind that position: epochs begin at the end
 //! of what is valid.
 
-use crate::format::{DatabaseId, GROUP_ALIGNMENT, LogPoint, SHORTEST_GROUP_HEADER_LEN};
+use crate::format::{DatabaseId, GROUP_ALIGNMENT, LogPoint, SHORTEST_GROUP_HEADER_LEN, SegmentName};
 use crate::segments::{Found, Segment, in_force, open_segment, segment_names};
 use crate::window::{Group, WINDOW_BYTES, Window};
 use firn_base::disk::Disk;
@@ -34,8 +34,12 @@ impl Reader {
     /// 55000 if another version wrote it.
     pub fn open(disk: &dyn Disk, directory: &Path, database: DatabaseId, from: LogPoint) -> Result<Reader> {
         let names = if disk.exists(directory)? { segment_names(disk, directory)? } else { Vec::new() };
-        let names = in_force(names).0;
+        let (names, replaced) = in_force(names);
         let newest = names.last().copied();
+        // The name of a file without a header proves nothing: it must not hide others.
+        let hides = |name: SegmentName| {
+            replaced.iter().any(|other| other.epoch < name.epoch && other.number >= name.number)
+        };
         // Backwards, so that segments that are not needed any more are not even opened.
         let mut found: VecDeque<Segment> = VecDeque::new();
         for name in names.into_iter().rev() {
@@ -47,7 +51,7 @@ impl Reader {
                         break;
                     }
                 }
-                Found::Stub(_) if Some(name) == newest => {}
+                Found::Stub(_) if Some(name) == newest && !hides(name) => {}
                 Found::Stub(path) => {
                     return Err(Error::new(
                         SqlState::DATA_CORRUPTED,

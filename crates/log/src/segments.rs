@@ -12,17 +12,22 @@
 //!
 //! The space of a segment is allocated before it counts as ready. So a write to the log does not meet a full disk; only
 //! preparing a segment does, before any commit depends on it (docs/decisions/0061-space-before-a-commit.md).
+//!
+//! A segment takes at most half of what is free on the disk, so that the log never leaves a checkpoint, which frees the log,
+//! without space. Where less is free, commits get segments of the length that they need, except for a reserve. The first segment of
+//! an epoch may take what the opening has given back: a restart does not refuse what was accepted before it.
 
 use crate::format::{
     DATA_START, DatabaseId, FORMAT_VERSION, GROUP_ALIGNMENT, SEGMENT_HEADER_LEN, SegmentHeader, SegmentName,
     numbered,
 };
 use firn_base::clock::{Instant, now};
-use firn_base::disk::{Disk, DiskFile};
+use firn_base::disk::{Disk, DiskFile, io_error};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
-use firn_base::{Epoch, Lsn, Result, SqlState};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use std::collections::VecDeque;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -32,6 +37,10 @@ const PREPARING: &str = "preparing.tmp";
 const SPARE_SUFFIX: &str = ".spare";
 /// Length of the first segment of an epoch; each following one is twice as long up to the option's length.
 const FIRST_FILE_BYTES: u64 = 4 << 20;
+/// The least length of a segment on a nearly full disk.
+const LEAST_FILE_BYTES: u64 = 64 << 10;
+/// On a nearly full disk, this fraction of [`FIRST_FILE_BYTES`] is left to checkpoints.
+const RESERVED_PART: u64 = 4;
 /// How many superfluous segments are kept as spares.
 const KEPT_SPARES: usize = 4;
 
@@ -127,6 +136,10 @@ pub struct Segments {
     spares: Vec<PathBuf>,
     /// Whether the disk has lacked space for a segment of the usual length.
     lacked_space: bool,
+    /// Bytes of superfluous files that have been freed before the epoch began.
+    given_back: u64,
+    /// Whether the last segment of an earlier epoch has been cut to its header.
+    last_is_cut: bool,
     /// When writing of the present segment began.
     begun: Instant,
     /// How to create the next segment, depending on how long the last one lasted.
@@ -199,11 +212,16 @@ impl Segments {
         disk.create_directory(directory)?;
         let names = segment_names(&*disk, directory)?;
         let last = names.iter().map(|name| name.epoch).fold(last, Epoch::max);
+        let epoch = last.0.checked_add(1).ok_or_else(|| {
+            let message =
+                format!("a file in \"{}\" has an impossible epoch in its name", directory.display());
+            Error::new(SqlState::DATA_CORRUPTED, message).with_hint("Move that file away.")
+        })?;
         let (names, mut leftover) = in_force(names);
         let mut segments = Segments {
             directory: directory.to_owned(),
             database,
-            epoch: Epoch(last.0 + 1),
+            epoch: Epoch(epoch),
             file_bytes,
             begin: at,
             written: Arc::new(Written {
@@ -215,6 +233,8 @@ impl Segments {
             ready: VecDeque::new(),
             spares: Vec::new(),
             lacked_space: false,
+            given_back: 0,
+            last_is_cut: false,
             begun: now(),
             fill_ahead: Fill::Zeros,
             random: Random::from_entropy(),
@@ -253,8 +273,9 @@ impl Segments {
         // The last one first: a segment that is missing before another would be damage.
         leftover.sort_unstable();
         for name in leftover.into_iter().rev() {
-            segments.dismiss(name)?;
+            let spare = segments.dismiss(name, 0)?;
             segments.disk.sync_directory(directory)?;
+            segments.spares.extend(spare);
         }
         segments.disk.sync_directory(directory)?;
         if let Some(newest) = newest {
@@ -270,25 +291,37 @@ impl Segments {
     }
 
     /// Frees the space of a segment behind `at`, where nothing will be written any more.
-    fn give_back_rest(&self, segment: &Segment, at: Lsn) -> Result<()> {
-        let length = DATA_START + (at.0 - segment.header.first.0);
-        if segment.file.len()? > length {
-            segment.file.set_len(length)?;
-            segment.file.sync()?;
+    fn give_back_rest(&mut self, segment: &Segment, at: Lsn) -> Result<()> {
+        self.cut(&*segment.file, DATA_START + (at.0 - segment.header.first.0))
+    }
+
+    /// Frees the space of a file of an earlier epoch behind `length`.
+    fn cut(&mut self, file: &dyn DiskFile, length: u64) -> Result<()> {
+        let before = file.len()?;
+        if before > length {
+            file.set_len(length)?;
+            file.sync()?;
+            self.given_back += before - length;
         }
+        self.last_is_cut = before.min(length) <= DATA_START;
         Ok(())
     }
 
-    /// Removes the file of a segment that is not needed, or keeps it as a spare.
-    fn dismiss(&mut self, name: SegmentName) -> Result<()> {
+    /// Removes the file of a segment that is not needed, or makes it a spare, whose path it returns. That one may be used once
+    /// the directory has been synced: before, a power cut may give it its old name again. `more` such spares are about to be.
+    fn dismiss(&mut self, name: SegmentName, more: usize) -> Result<Option<PathBuf>> {
         let path = self.directory.join(name.to_string());
-        if self.spares.len() < KEPT_SPARES && self.disk.open(&path)?.len()? == self.file_bytes {
+        let length = self.disk.open(&path)?.len()?;
+        if self.spares.len() + more < KEPT_SPARES && length == self.file_bytes {
             let spare = self.directory.join(numbered(name.number, name.epoch, SPARE_SUFFIX));
             self.disk.rename(&path, &spare)?;
-            self.spares.push(spare);
-            Ok(())
+            Ok(Some(spare))
         } else {
-            self.disk.remove(&path)
+            self.disk.remove(&path)?;
+            if !self.written.has_begun() {
+                self.given_back += length;
+            }
+            Ok(None)
         }
     }
 
@@ -305,7 +338,7 @@ impl Segments {
     /// Makes sure that the first segment of the epoch is there: before that, nothing else of the epoch is written. 53100 if
     /// the disk is full.
     pub fn begin_epoch(&mut self) -> Result<()> {
-        if self.written.has_begun() { Ok(()) } else { self.prepare(self.fill_ahead) }
+        if self.written.has_begun() { Ok(()) } else { self.prepare(self.fill_ahead, None) }
     }
 
     /// Whether a segment of the epoch is being written.
@@ -333,12 +366,12 @@ impl Segments {
         }
     }
 
-    /// Makes sure that the next segment is ready.
+    /// Makes sure that the next segment is ready. 53100 if the disk is nearly full: then commits get what they need.
     pub fn prepare_ahead(&mut self) -> Result<()> {
         // One is about to be the present segment.
         let wanted = if self.is_writing() { 1 } else { 2 };
         while self.ready.len() < wanted {
-            self.prepare(self.fill_ahead)?;
+            self.prepare(self.fill_ahead, None)?;
         }
         Ok(())
     }
@@ -346,27 +379,94 @@ impl Segments {
     /// Allocates space for everything before `lsn`, of which `entry_bytes` belong together. 53100 if the disk is full:
     /// then the log is as it was, or has got part of the space.
     pub fn allocate(&mut self, lsn: Lsn, entry_bytes: u64) -> Result<()> {
+        let missing = lsn.0.saturating_sub(self.allocated().0);
+        let spares = self.spares.len() as u64 * self.file_bytes;
+        let reserved = if self.written.has_begun() { self.reserved_bytes() } else { 0 };
+        if missing.saturating_sub(spares) > self.free_bytes().saturating_sub(reserved) {
+            // None of it, since others need what there is.
+            self.lacked_space = true;
+            return Err(self.full());
+        }
         while self.allocated() < lsn {
-            self.prepare(if entry_bytes >= self.file_bytes { Fill::Nothing } else { self.fill_ahead })?;
+            let missing = DATA_START + (lsn.0 - self.allocated().0);
+            let least = missing.next_multiple_of(LEAST_FILE_BYTES).min(self.first_file_bytes());
+            let fill = if entry_bytes >= self.file_bytes { Fill::Nothing } else { self.fill_ahead };
+            self.prepare(fill, Some(least))?;
         }
         Ok(())
     }
 
-    /// Prepares another segment: a smaller one if the disk does not have the space.
-    fn prepare(&mut self, fill: Fill) -> Result<()> {
+    /// The usual length of the first segment.
+    fn first_file_bytes(&self) -> u64 {
+        FIRST_FILE_BYTES.min(self.file_bytes)
+    }
+
+    /// What is left to checkpoints.
+    fn reserved_bytes(&self) -> u64 {
+        self.first_file_bytes() / RESERVED_PART
+    }
+
+    /// What can be allocated. Without knowledge of it, allocating shows what there is.
+    fn free_bytes(&self) -> u64 {
+        self.disk.free_bytes(&self.directory).unwrap_or(u64::MAX)
+    }
+
+    /// The length of the next segment: the usual one, or less if the disk is nearly full. `needed` is what a commit waits for,
+    /// if one does. 53100 if there is too little space even for that.
+    fn affordable(&mut self, usual: u64, needed: Option<u64>, is_first: bool) -> Result<u64> {
+        let free = self.free_bytes();
+        let given_back = if is_first { self.given_back.min(free) } else { 0 };
+        let limit = given_back.max(free / 2);
+        if usual <= limit {
+            return Ok(usual);
+        }
+        self.lacked_space |= usual > free;
+        if !self.spares.is_empty() {
+            // Its space is allocated already.
+            return Ok(self.file_bytes);
+        }
+        let mut length = usual;
+        while length > limit && length > self.first_file_bytes() {
+            length = shorter(length, self.first_file_bytes());
+        }
+        if length <= limit {
+            return Ok(length);
+        }
+        self.lacked_space = true;
+        match needed {
+            _ if is_first && limit >= LEAST_FILE_BYTES => Ok(limit / DATA_START * DATA_START),
+            Some(needed) if needed + self.reserved_bytes() <= free => Ok(needed),
+            _ => Err(self.full()),
+        }
+    }
+
+    #[cold]
+    fn full(&self) -> Error {
+        io_error("allocate space for the log in", &self.directory, &io::ErrorKind::StorageFull.into())
+            .with_detail("What is free is left to a checkpoint, which frees space of the log.")
+    }
+
+    /// Prepares another segment: a smaller one if the disk does not have the space. `needed` is the length of file that a commit
+    /// waits for, if one does.
+    fn prepare(&mut self, fill: Fill, needed: Option<u64>) -> Result<()> {
         let last = self.ready.back().map(|segment| Used { header: segment.header, end: segment.end });
         let last = last.or(self.written.last());
         // Of an earlier epoch that has written nothing to its last segment, a new one takes the place.
         let replaced = last.filter(|last| last.header.epoch != self.epoch && last.header.first == last.end);
-        let (number, first, mut file_bytes) = match last {
-            None => (0, self.begin, FIRST_FILE_BYTES),
-            Some(last) => {
-                let number = if replaced.is_some() { last.header.number } else { last.header.number + 1 };
-                let is_first = last.header.epoch != self.epoch;
-                (number, last.end, if is_first { FIRST_FILE_BYTES } else { 2 * last.header.file_bytes })
-            }
+        let is_first = last.is_none_or(|last| last.header.epoch != self.epoch);
+        let (number, first) = match last {
+            None => (0, self.begin),
+            Some(last) if replaced.is_some() => (last.header.number, last.end),
+            Some(last) => (last.header.number + 1, last.end),
         };
-        file_bytes = file_bytes.min(self.file_bytes);
+        let usual = last.filter(|_| !is_first).map_or(FIRST_FILE_BYTES, |last| 2 * last.header.file_bytes);
+        let usual = usual.max(self.first_file_bytes()).min(self.file_bytes);
+        let mut file_bytes = self.affordable(usual, needed, is_first)?;
+        let least = match needed {
+            _ if is_first => LEAST_FILE_BYTES.min(self.file_bytes),
+            Some(needed) => needed,
+            None => self.first_file_bytes(),
+        };
         loop {
             match self.prepare_at(number, first, file_bytes, fill) {
                 Err(error) if error.state() == SqlState::DISK_FULL => {
@@ -376,11 +476,10 @@ impl Segments {
                         file_bytes = self.file_bytes;
                         continue;
                     }
-                    if file_bytes <= FIRST_FILE_BYTES {
+                    if file_bytes <= least {
                         return Err(error);
                     }
-                    file_bytes =
-                        FIRST_FILE_BYTES.max((file_bytes / 2).next_multiple_of(GROUP_ALIGNMENT as u64));
+                    file_bytes = shorter(file_bytes, least);
                 }
                 outcome => {
                     outcome?;
@@ -422,6 +521,7 @@ impl Segments {
         }
         self.ready.push_back(prepared?);
         self.written.has_begun.store(true, Ordering::Release);
+        self.given_back = 0;
         Ok(())
     }
 
@@ -448,28 +548,46 @@ impl Segments {
         Ok(Segment { header, end: header.end(), file, path: path.to_owned() })
     }
 
-    /// Removes or recycles the segments that end at or before `lsn`, but never the one being written, nor the last one.
+    /// Removes or recycles the segments that end at or before `lsn`, but never the one being written, nor the last one. If that is
+    /// of an earlier epoch, and there is no space for the present one to begin, only its header stays.
     pub fn truncate_before(&mut self, lsn: Lsn) -> Result<()> {
-        let mut changed = false;
-        loop {
+        let (mut spares, mut changed, mut outcome) = (Vec::new(), false, Ok(()));
+        while outcome.is_ok() {
             let (first, count) = {
                 let used = self.written.used.lock();
-                (used.front().copied(), used.len())
+                (used.front().copied().filter(|first| first.end <= lsn), used.len())
             };
-            let has_next =
-                |first: &Used| count > 1 || first.header.epoch != self.epoch && !self.ready.is_empty();
-            let Some(first) = first.filter(|first| first.end <= lsn && has_next(first)) else { break };
-            self.dismiss(first.header.name())?;
-            self.written.used.lock().pop_front();
-            changed = true;
+            let Some(first) = first else { break };
+            if !self.is_free(&first, count) {
+                if first.header.epoch != self.epoch && !self.last_is_cut {
+                    let opened = self.disk.open(&self.directory.join(first.header.name().to_string()));
+                    outcome = opened.and_then(|file| self.cut(&*file, DATA_START));
+                }
+                break;
+            }
+            outcome = self.dismiss(first.header.name(), spares.len()).map(|spare| {
+                spares.extend(spare);
+                self.written.used.lock().pop_front();
+                changed = true;
+            });
         }
-        if changed { self.disk.sync_directory(&self.directory) } else { Ok(()) }
+        if changed {
+            self.disk.sync_directory(&self.directory)?;
+            self.spares.extend(spares);
+        }
+        outcome
     }
 
-    /// Whether a segment precedes the one being written.
+    /// Whether the first of so many used segments may go: another one takes its place.
+    fn is_free(&self, first: &Used, count: usize) -> bool {
+        count > 1 || first.header.epoch != self.epoch && !self.ready.is_empty()
+    }
+
+    /// Whether [`Segments::truncate_before`] of the log's end would free space.
     pub fn has_whole(&self) -> bool {
-        let being_written = usize::from(self.is_writing());
-        self.written.used.lock().len() > being_written
+        let used = self.written.used.lock();
+        let Some(first) = used.front() else { return false };
+        self.is_free(first, used.len()) || first.header.epoch != self.epoch && !self.last_is_cut
     }
 
     /// The LSN of the first byte that is retained.
@@ -478,6 +596,11 @@ impl Segments {
         let used = self.written.used.lock();
         used.front().map(|used| used.header).or(first).map_or(self.begin, |header| header.first)
     }
+}
+
+/// Half of a length, but no less than `least`.
+fn shorter(length: u64, least: u64) -> u64 {
+    least.max((length / 2).next_multiple_of(GROUP_ALIGNMENT as u64))
 }
 
 fn write_zeros(file: &dyn DiskFile, length: u64) -> Result<()> {

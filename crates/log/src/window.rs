@@ -122,6 +122,13 @@ impl Window {
         Ok(Some(group))
     }
 
+    /// Whether a whole group begins at `point` and continues its history.
+    pub fn follows(&mut self, point: &LogPoint) -> Result<bool> {
+        let Some((group, header)) = self.group_at(point.lsn)? else { return Ok(false) };
+        let is_chained = header.seal.previous == point.checksum && point.wall_time <= group.end.wall_time;
+        Ok((is_chained || header.seal.epoch == Epoch(0)) && point.epoch <= group.end.epoch)
+    }
+
     /// The header of a group that begins at `lsn`, and its length, if there is one; its checksum has not been checked.
     pub fn header_at(&mut self, lsn: Lsn) -> Result<Option<(GroupHeader, usize)>> {
         let Some(segment) = self.segment_of(lsn).map(|segment| segment.header) else {

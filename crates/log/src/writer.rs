@@ -30,12 +30,12 @@
 //! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
-use crate::follower::Follower;
+use crate::follower::{Follower, Waited};
 use crate::format::{
     DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint, Seal, encode_entry_header,
     seal_group,
 };
-use crate::pins::{Pin, Pinned, Pins};
+use crate::pins::{Pin, Pinned, Pins, Released};
 use crate::record::RedoBuffer;
 use crate::segments::{Segment, Segments, Written};
 use crate::spill::{Kept, Spills};
@@ -88,6 +88,9 @@ impl Default for LogOptions {
 
 /// The number of ticks without a commit after which the flusher sleeps until the next commit wakes it.
 const IDLE_TICKS: u32 = 20;
+
+/// How long a follower that waits without limit sleeps at once.
+const LONGEST_SLEEP: Duration = Duration::from_secs(86400);
 
 /// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
 /// succeeded.
@@ -531,9 +534,15 @@ impl Log {
         Ok(to)
     }
 
-    /// Whether a pin has ended or moved since the last call, so that [`Log::recycle`] may find something.
-    pub fn take_released(&self) -> bool {
+    /// What pins that have ended or moved since the last call have released, so that [`Log::recycle`] finds something, or files
+    /// that pins have named are not needed.
+    pub fn take_released(&self) -> Option<Released> {
         self.shared.pins.take_released()
+    }
+
+    /// Notes again what has been released, because it could not be removed.
+    pub fn put_back_released(&self, released: Released) {
+        self.shared.pins.put_back(released);
     }
 
     /// Retains the log from a position on, with the files that its groups name, and other files by their names.
@@ -562,10 +571,14 @@ impl Log {
         self.shared.pins.names(file)
     }
 
-    /// A reader of what is written from a point on, which it pins. Errors as of [`Log::pin`].
+    /// A reader of what is written from a point on, which it pins.
+    ///
+    /// Errors: those of [`Log::pin`]; 55000 if the point is none of this log's history, or not durable yet.
     pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
         let pin = self.pin(holder, from.lsn, Vec::new())?;
-        Ok(Follower::new(self.shared.clone(), pin, from))
+        // The leader holds this lock from taking the queue until its group is on disk.
+        let end = self.shared.writer.lock().last;
+        Follower::new(self.shared.clone(), pin, from, end)
     }
 
     /// The files with the redo of long transactions.
@@ -643,23 +656,27 @@ impl Shared {
         self.durable() >= lsn
     }
 
-    /// Waits until more is durable than up to `lsn`, for so long or until the log is closed; returns whether it is.
+    /// Waits until more is durable than up to `lsn`, for so long or until the log is closed.
     ///
     /// Error: the cause of the log's failure.
-    pub fn wait_beyond(&self, lsn: Lsn, longest: Duration) -> Result<bool> {
-        let until = clock::now() + longest;
+    pub fn wait_beyond(&self, lsn: Lsn, longest: Duration) -> Result<Waited> {
+        let until = clock::now().checked_add(longest);
         // The leader stores the position before it takes this lock and wakes followers: none sleeps over a group.
         let mut flushes = self.flushes.lock();
         loop {
             if self.durable() > lsn {
-                return Ok(true);
+                return Ok(Waited::Group);
             }
             if let Some(failure) = &flushes.failure {
                 return Err(failure.clone());
             }
-            let left = until.saturating_duration_since(clock::now());
-            if flushes.closed || left.is_zero() {
-                return Ok(false);
+            if flushes.closed {
+                return Ok(Waited::Closed);
+            }
+            // Without an end that a clock can show, it waits again and again.
+            let left = until.map_or(LONGEST_SLEEP, |until| until.saturating_duration_since(clock::now()));
+            if left.is_zero() {
+                return Ok(Waited::TimedOut);
             }
             self.followed.wait_for(&mut flushes, left);
         }

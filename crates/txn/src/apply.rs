@@ -200,8 +200,11 @@ impl Rebuilt {
                         epoch.0, entry.epoch.0
                     )));
                 }
-                Record::BlockCompact { .. } | Record::BlockEmptied { .. } => return Err(marks_blocks()),
-                Record::Loaded(bytes) if entry.time > known => {
+                Record::BlockCompact { .. } | Record::BlockEmptied { .. } => {
+                    return Err(marks_blocks(beside.spills.directory, end));
+                }
+                // Also of loads that the checkpoint includes: the files stay as long as the log names them.
+                Record::Loaded(bytes) => {
                     loaded = loads::named_by(bytes).map_err(|error| in_commit(error, entry.time))?;
                 }
                 _ => {}
@@ -210,7 +213,9 @@ impl Rebuilt {
         if loaded.is_empty() {
             return Ok(());
         }
-        self.load(&loaded, beside, threads).map_err(|error| in_commit(error, entry.time))?;
+        if entry.time > known {
+            self.load(&loaded, beside, threads).map_err(|error| in_commit(error, entry.time))?;
+        }
         self.loaded.extend(loaded.into_iter().map(|file| (entry.time, end, file)));
         Ok(())
     }
@@ -564,11 +569,12 @@ fn misfit(what: String) -> Error {
 
 /// The error of a log that marks blocks as compact, which obliges whoever continues it to move rows that change.
 #[cold]
-fn marks_blocks() -> Error {
+fn marks_blocks(log: &Path, end: Lsn) -> Error {
     Error::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-        "the log marks blocks as compact, which this version of FirnDB cannot honour",
+        format!("the log in \"{}\" marks blocks as compact before position {}", log.display(), end.0),
     )
+    .with_detail("This version of FirnDB cannot honour that.")
     .with_hint("Open the database with the version that wrote it.")
 }
 

@@ -33,7 +33,7 @@ use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock};
-use firn_log::{Log, LogPoint, Pin};
+use firn_log::{Log, LogPoint, Pin, Released};
 use firn_storage::{Cold, ScanBatch, Table, pin};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -70,7 +70,7 @@ pub(crate) struct Store {
     _lock: DiskLock,
     /// Locked while a checkpoint is written.
     newest: Mutex<Newest>,
-    /// The manifest in the directory. Its files are removed only after another one is here, so one who names them in a pin
+    /// The manifest in the directory. Its files are removed only after another one is here, so a pin that names them
     /// under this lock keeps them.
     current: Mutex<Arc<Manifest>>,
     loads: Loads,
@@ -349,7 +349,7 @@ impl Store {
         let loads = Loads::default();
         for (time, end, file) in loaded {
             let table = tables.get(&TableId(file.table));
-            loads.list_recovered(time, end, vec![LoadedFile::restored(file, table)]);
+            loads.list_recovered(manifest.time(), time, end, vec![LoadedFile::restored(file, table)]);
         }
         let mut generations = Generations::new();
         for (table, block) in manifest.files.iter().flat_map(blocks_of) {
@@ -414,13 +414,23 @@ impl Store {
 
     /// Removes what pins have retained, once they have ended or moved. A checkpoint that is being written does so at its end.
     pub fn remove_released(&self, log: &Log) -> Result<()> {
-        if !log.take_released() {
-            return Ok(());
-        }
-        let gone = log.recycle()?;
-        let Some(newest) = self.newest.try_lock().filter(|newest| newest.is_certain) else { return Ok(()) };
-        self.loads.forget_until(newest.manifest.time(), gone);
-        self.remove_files_but(&newest.manifest, log)
+        // First: what is taken from the log's list is removed here.
+        let Some(newest) = self.newest.try_lock() else { return Ok(()) };
+        let Some(released) = log.take_released() else { return Ok(()) };
+        let removed = log.recycle().and_then(|gone| {
+            // Which manifest is in the directory is known after the next checkpoint, which removes all that is not named.
+            if !newest.is_certain {
+                return Ok(());
+            }
+            let forgotten = self.loads.forget_until(newest.manifest.time(), gone);
+            if forgotten || released == Released::Files {
+                self.remove_files_but(&newest.manifest, log)
+            } else {
+                Ok(())
+            }
+        });
+        // A load that has been forgotten is not again.
+        removed.inspect_err(|_| log.put_back_released(Released::Files))
     }
 
     /// Retains the newest checkpoint, with the log after it.

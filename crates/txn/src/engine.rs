@@ -847,7 +847,7 @@ impl Engine {
         let reaps = self.reaper.lock().reap(REAPED_AT_ONCE, pin);
         if let Some((store, log)) = self.store_and_log() {
             store.checkpoint_if_due(self, log, self.config.checkpoint_after_bytes);
-            // What cannot be removed now is removed by the next checkpoint.
+            // What cannot be removed now is tried again.
             let _ = store.remove_released(log);
         }
         let drops = self.forget_dropped_tables();

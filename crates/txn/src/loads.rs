@@ -95,12 +95,15 @@ impl LoadedFile {
 }
 
 impl Loads {
-    /// Lists what recovery has found in the log.
-    pub fn list_recovered(&self, time: Time, needed_to: Lsn, files: Vec<LoadedFile>) {
+    /// Lists what recovery has found in the log, after a checkpoint of time `known`. The files of earlier loads are listed, since
+    /// the log names them, and do not count for the next checkpoint.
+    pub fn list_recovered(&self, known: Time, time: Time, needed_to: Lsn, files: Vec<LoadedFile>) {
         let names = files.iter().map(|loaded| loaded.file.name.clone()).collect();
         let mut listed = self.0.lock();
         let number = listed.begin();
-        listed.bytes += files.iter().map(|loaded| loaded.file.bytes).sum::<u64>();
+        if known < time {
+            listed.bytes += files.iter().map(|loaded| loaded.file.bytes).sum::<u64>();
+        }
         listed.loads.push(Load { number, names, committed: Some(Committed { time, needed_to, files }) });
     }
 
@@ -119,10 +122,13 @@ impl Loads {
     }
 
     /// Removes the loads that a checkpoint of that time has taken over, or does not need, and that the log does not name after
-    /// position `gone`.
-    pub fn forget_until(&self, checkpoint: Time, gone: Lsn) {
+    /// position `gone`. Returns whether there were any.
+    pub fn forget_until(&self, checkpoint: Time, gone: Lsn) -> bool {
         let is_needed = |load: &Committed| checkpoint < load.time || gone < load.needed_to;
-        self.0.lock().loads.retain(|load| load.committed.as_ref().is_none_or(is_needed));
+        let mut listed = self.0.lock();
+        let before = listed.loads.len();
+        listed.loads.retain(|load| load.committed.as_ref().is_none_or(is_needed));
+        listed.loads.len() < before
     }
 
     /// Bytes of the files that the log names between two positions, except those that a manifest names.

@@ -458,6 +458,10 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
+    fn free_bytes(&self, _directory: &Path) -> Result<u64> {
+        Ok(self.0.lock().room.unwrap_or(u64::MAX))
+    }
+
     fn lock(&self, path: &Path) -> Result<DiskLock> {
         let mut state = self.0.lock();
         if !state.locks.insert(path.to_owned()) {
@@ -633,6 +637,7 @@ mod tests {
         let file = disk.create(&root.join("a")).unwrap();
         file.write_at(b"abcd", 0).unwrap();
         disk.leave_room(2);
+        assert_eq!(disk.free_bytes(Path::new("/")).unwrap(), 2);
         file.write_at(b"ABCD", 0).unwrap();
         file.write_at(b"DE", 3).unwrap();
         assert_eq!(file.write_at(b"EFG", 4).unwrap_err().state(), SqlState::DISK_FULL);

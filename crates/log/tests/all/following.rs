@@ -2,8 +2,8 @@
 
 use crate::*;
 use firn_base::sync::AtomicI64;
-use firn_base::thread;
-use firn_log::Follower;
+use firn_base::{Epoch, thread};
+use firn_log::{Follower, Released, Waited};
 
 /// Reads all groups that are there, and checks that each follows the one before it.
 fn take(follower: &mut Follower, groups: &mut Vec<Group>) -> Result<()> {
@@ -86,7 +86,7 @@ fn a_follower_sees_exactly_the_groups_of_the_log() {
         let mut groups = Vec::new();
         let total = 3 * commits_each;
         while groups.iter().flat_map(commits).count() < total {
-            assert!(follower.wait(Duration::from_secs(100)).unwrap());
+            assert_eq!(follower.wait(Lsn(u64::MAX), Duration::from_secs(100)).unwrap(), Waited::Group);
             take(&mut follower, &mut groups).unwrap();
             if random.uniform(0, 3) == 0 {
                 follower.pin().advance(follower.point().lsn).unwrap();
@@ -100,7 +100,7 @@ fn a_follower_sees_exactly_the_groups_of_the_log() {
         checkpointer.join().unwrap();
         assert_eq!(times(&groups), numbers(total as u64), "seed {seed}");
         assert_eq!(follower.point(), log.point().unwrap());
-        assert!(!follower.wait(Duration::ZERO).unwrap());
+        assert_eq!(follower.wait(Lsn(u64::MAX), Duration::ZERO).unwrap(), Waited::TimedOut);
         if truncates {
             drop(follower);
             truncate(&log, log.point().unwrap().lsn);
@@ -141,10 +141,52 @@ fn a_follower_reads_on_from_an_earlier_epoch_and_not_beyond_its_limit() {
     let mut rest = Vec::new();
     take(&mut log.follow("g", middle).unwrap(), &mut rest).unwrap();
     assert_eq!(times(&rest), times(&groups[groups.len() / 2 + 1..]));
-    // One that comes from another history is told at once.
-    let other = LogPoint { checksum: middle.checksum ^ 1, ..middle };
-    let error = log.follow("h", other).unwrap().next_group(Lsn(u64::MAX)).unwrap_err();
-    assert!(error.detail().is_some_and(|detail| detail.contains("does not follow")), "{error:?}");
+}
+
+#[test]
+fn a_follower_from_another_history_is_refused_at_once() {
+    let disk = written(12);
+    let (_, end) = read(&disk).unwrap();
+    let log = open(&disk, end).unwrap();
+    (13..=20).for_each(|number| commit(&log, number).unwrap());
+    let point = log.point().unwrap();
+    let refused = |from: LogPoint| {
+        let error = log.follow("f", from).unwrap_err();
+        assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error:?}");
+        assert!(error.message().contains("history") && error.hint().is_some(), "{error:?}");
+    };
+    for known in [LogPoint::START, end, point] {
+        log.follow("f", known).unwrap();
+        refused(LogPoint { checksum: known.checksum ^ 1, ..known });
+        refused(LogPoint { epoch: Epoch(9), ..known });
+        refused(LogPoint { wall_time: i64::MAX, ..known });
+        for off in [1, 8, 16] {
+            // Inside a group, or not written yet.
+            refused(LogPoint { lsn: Lsn(known.lsn.0 + off), ..known });
+        }
+    }
+    refused(LogPoint { lsn: Lsn(1 << 40), ..point });
+    assert!(log.pinned().is_empty());
+}
+
+#[test]
+fn a_wait_ends_at_its_limit_and_when_the_log_is_closed() {
+    let disk = SimulatedDisk::new();
+    let log = open(&disk, LogPoint::START).unwrap();
+    commit(&log, 1).unwrap();
+    let (first, forever) = (log.point().unwrap().lsn, Duration::MAX);
+    let mut follower = log.follow("f", LogPoint::START).unwrap();
+    assert_eq!(follower.wait(Lsn(0), forever).unwrap(), Waited::Limit);
+    assert_eq!(follower.wait(Lsn(first.0 - 1), forever).unwrap(), Waited::Limit);
+    assert!(follower.next_group(Lsn(first.0 - 1)).unwrap().is_none());
+    assert_eq!(follower.wait(first, forever).unwrap(), Waited::Group);
+    assert_eq!(follower.next_group(first).unwrap().unwrap().end.lsn, first);
+    assert_eq!(follower.wait(first, forever).unwrap(), Waited::Limit);
+    assert_eq!(follower.wait(Lsn(first.0 + 8), Duration::ZERO).unwrap(), Waited::TimedOut);
+    log.close().unwrap();
+    for _ in 0..2 {
+        assert_eq!(follower.wait(Lsn(u64::MAX), forever).unwrap(), Waited::Closed);
+    }
 }
 
 #[test]
@@ -157,7 +199,7 @@ fn a_follower_is_woken_by_a_commit_by_the_end_and_by_a_failure() {
         let thread = thread::spawn("follower", {
             let seen = seen.clone();
             move || {
-                while follower.wait(Duration::from_secs(3600))? {
+                while follower.wait(Lsn(u64::MAX), Duration::MAX)? == Waited::Group {
                     let mut groups = Vec::new();
                     take(&mut follower, &mut groups)?;
                     seen.fetch_add(times(&groups).len() as u64, Ordering::SeqCst);
@@ -256,9 +298,12 @@ fn a_pin_retains_the_log_and_its_end_gives_it_back() {
     let holders: Vec<String> = log.pinned().into_iter().map(|pinned| pinned.holder).collect();
     assert_eq!(holders, ["holder", "later"]);
 
-    assert!(!log.take_released());
+    assert_eq!(log.take_released(), None);
+    // The end of the other one releases nothing.
+    drop(log.pin("third", points[50].lsn, Vec::new()).unwrap());
+    assert_eq!(log.take_released(), None);
     pin.advance(points[30].lsn).unwrap();
-    assert!(log.take_released() && !log.take_released());
+    assert_eq!((log.take_released(), log.take_released()), (Some(Released::Log), None));
     assert_eq!(log.recycle().unwrap(), points[30].lsn);
     assert_eq!(read_from(&disk, points[30]).unwrap().0.len(), 30);
     assert!(log.begin() > points[10].lsn);
@@ -267,13 +312,20 @@ fn a_pin_retains_the_log_and_its_end_gives_it_back() {
     assert_eq!(pin.position().unwrap(), points[30].lsn);
     pin.release_file("a file");
     assert!(!log.is_pinned("a file"));
+    assert_eq!(log.take_released(), Some(Released::Files));
     drop(pin);
     assert_eq!(log.recycle().unwrap(), points[40].lsn);
     drop(later);
-    assert!(log.take_released());
+    assert_eq!(log.take_released(), Some(Released::Log));
     assert_eq!(log.recycle().unwrap(), points[60].lsn);
-    assert!(log_files(&disk).len() < 10);
+    // What no checkpoint has replaced is needed anyway.
     commit(&log, 61).unwrap();
+    let pin = log.pin("at the end", points[60].lsn, Vec::new()).unwrap();
+    pin.advance(log.point().unwrap().lsn).unwrap();
+    drop(pin);
+    assert_eq!(log.take_released(), None);
+    assert!(log_files(&disk).len() < 10);
+    commit(&log, 62).unwrap();
 }
 
 #[test]
@@ -296,7 +348,7 @@ fn a_pin_that_retains_too_much_is_broken() {
         assert!(error.hint().is_some() && error.detail().unwrap().contains("max_slot_wal_keep_size"));
     };
     is_broken(follower.next_group(Lsn(u64::MAX)).unwrap_err());
-    is_broken(follower.wait(Duration::from_secs(100)).unwrap_err());
+    is_broken(follower.wait(Lsn(u64::MAX), Duration::from_secs(100)).unwrap_err());
     is_broken(files.advance(points[30].lsn).unwrap_err());
     is_broken(files.position().unwrap_err());
     assert_eq!(quick.position().unwrap(), points[57].lsn);
@@ -352,7 +404,7 @@ fn a_pin_retains_the_spill_files_that_the_log_names() {
             found.extend_from_slice(records);
             Ok(())
         };
-        follower.spills().read(number, entry.epoch, chunks, &mut note).unwrap();
+        follower.read_spill(number, entry.epoch, chunks, &mut note).unwrap();
     }
     let mut expected = RedoBuffer::new();
     expected.delete(TableId(1), RowId::from_bits(7));
@@ -360,4 +412,25 @@ fn a_pin_retains_the_spill_files_that_the_log_names() {
     follower.pin().advance(follower.point().lsn).unwrap();
     log.recycle().unwrap();
     assert_eq!(spills(), 0);
+}
+
+#[test]
+fn a_spill_file_that_is_gone_with_its_pin_is_no_damage() {
+    let (_, log, points) = log_of_60(LogOptions { most_pinned_bytes: Some(0), ..options() });
+    let mut redo = RedoBuffer::new();
+    redo.delete(TableId(1), RowId::from_bits(7));
+    redo.spill(log.spills()).unwrap();
+    redo.seal(log.spills()).unwrap();
+    let lsn = append(&log, 61, redo.as_bytes()).unwrap();
+    redo.logged(lsn);
+    log.wait_durable(lsn).unwrap();
+    let mut follower = log.follow("f", points[60]).unwrap();
+    let group = follower.next_group(Lsn(u64::MAX)).unwrap().unwrap();
+    truncate(&log, lsn);
+    let entry = commits(&group).next().unwrap();
+    let Record::Spilled { number, chunks } = entry.records().next().unwrap().unwrap() else {
+        panic!("it was spilled")
+    };
+    let error = follower.read_spill(number, entry.epoch, chunks, |_| Ok(())).unwrap_err();
+    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error:?}");
 }

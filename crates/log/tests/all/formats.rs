@@ -44,14 +44,13 @@ fn every_opening_begins_an_epoch_and_a_segment_of_its_own() {
 fn an_opening_that_writes_nothing_leaves_no_segment_behind() {
     let disk = written(5);
     let end = read(&disk).unwrap().1;
-    let mut count = 0;
+    // The first one of the epoch, and one ahead if there was time to prepare it.
+    let most = segments(&disk).len() + 2;
     for _ in 0..5 {
         let log = open(&disk, end).unwrap();
         log.close().unwrap();
         assert_eq!(read(&disk).unwrap(), (numbers(5), end));
-        let now = segments(&disk).len();
-        assert!(count == 0 || now <= count, "{:?}", segments(&disk));
-        count = now;
+        assert!(segments(&disk).len() <= most, "{:?}", segments(&disk));
     }
     commit(&open(&disk, end).unwrap(), 6).unwrap();
     assert_eq!(read(&disk).unwrap().0, numbers(6));

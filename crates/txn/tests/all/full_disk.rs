@@ -240,6 +240,30 @@ fn a_checkpoint_by_itself_frees_the_space_of_a_log_that_has_filled_the_disk() {
     assert_eq!(state(&open(&disk.after_kill()).unwrap()), state(&engine));
 }
 
+/// The segments are of the usual lengths, which would fill the disk to the last byte.
+#[test]
+fn a_log_that_has_filled_the_disk_leaves_room_for_a_checkpoint() {
+    let log = LogOptions { segment_bytes: 64 << 20, ..LogOptions::default() };
+    let disk = SimulatedDisk::new();
+    disk.leave_room(16 << 20);
+    let engine = Engine::open_on(disk.clone(), Config { log, ..config() }).unwrap();
+    let mut tx = engine.begin();
+    let table = create_table(&mut tx, "t", &COLUMNS);
+    try_insert(&mut tx, &table, 0).unwrap();
+    commit(tx);
+    let change = |change: i32| {
+        let mut tx = engine.begin();
+        let text = format!("{change:0100000}");
+        update(&mut tx, &table, &Value::Integer(0), 1, &Value::Text(text));
+        try_commit(tx)
+    };
+    let error = (0..).find_map(|number| change(number).err()).unwrap();
+    assert_eq!(error.state(), SqlState::DISK_FULL, "{error:?}");
+    engine.checkpoint().unwrap();
+    change(-1).unwrap();
+    assert_eq!(state(&open(&disk.after_kill()).unwrap()), state(&engine));
+}
+
 #[test]
 fn a_failed_checkpoint_gives_its_space_back() {
     let (disk, engine) = database(config());

@@ -6,10 +6,10 @@ use crate::durable::{
 use firn_base::disk::{Disk, Fault, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{Lsn, SqlState, SqlType, Value, clock};
+use firn_base::{Lsn, SqlState, SqlType, Value, clock, thread};
 use firn_log::{LogOptions, LogPoint, Record};
 use firn_storage::arrow;
-use firn_txn::{Config, Engine, pin};
+use firn_txn::{Config, Engine, Transaction, pin};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,13 +111,18 @@ fn what_nobody_has_pinned_is_removed_by_the_next_opening() {
 
 fn load(engine: &Arc<Engine>, name: &str) {
     let mut tx = engine.begin();
-    let loaded = create_table(&mut tx, name, &COLUMNS);
+    fill(&mut tx, name);
+    commit(tx);
+}
+
+/// Makes a table, and fills more than a block of it.
+fn fill(tx: &mut Transaction, name: &str) {
+    let loaded = create_table(tx, name, &COLUMNS);
     let ids: Vec<Value> = (0..2100).map(Value::Integer).collect();
     let numbers: Vec<Value> = (0..2100).map(Value::BigInt).collect();
     let columns =
         [arrow::values_to_array(&ids, SqlType::Integer), arrow::values_to_array(&numbers, SqlType::BigInt)];
     tx.insert_batch(&loaded, &columns, &pin()).unwrap();
-    commit(tx);
 }
 
 fn load_files(disk: &SimulatedDisk) -> usize {
@@ -236,5 +241,68 @@ fn the_manifest_has_the_point_of_the_log_where_it_ends() {
         // Nothing has been written in the new epoch yet.
         assert!(engine.log_point().unwrap().wall_time >= point.wall_time);
         assert_eq!(engine.log_point().unwrap().epoch, point.epoch);
+    }
+}
+
+/// The load and the drop have their redo behind the position of the checkpoint, which includes both: all are in one group.
+#[test]
+fn an_opening_keeps_the_files_of_loads_that_a_follower_of_the_retained_log_finds() {
+    let log = LogOptions { flush_interval: Duration::from_secs(3600), ..config().log };
+    let disk = SimulatedDisk::new();
+    let engine = Engine::open_on(disk.clone(), Config { log, ..config() }).unwrap();
+    let mut tx = engine.begin();
+    create_table(&mut tx, "rows", &COLUMNS);
+    commit(tx);
+    let mut tx = engine.begin();
+    fill(&mut tx, "loaded");
+    tx.commit().unwrap();
+    let mut tx = engine.begin();
+    drop_table(&mut tx, "loaded");
+    tx.commit().unwrap();
+    engine.checkpoint().unwrap();
+    let written = load_files(&disk);
+    assert!(written > 0);
+    let expected = state(&engine);
+
+    let killed = disk.after_kill();
+    let engine = open(&killed).unwrap();
+    assert_eq!(load_files(&killed), written, "the retained log names them");
+    assert_eq!(state(&engine), expected);
+    let pinned = engine.pin_checkpoint("a replica").unwrap();
+    let mut follower = engine.follow("a replica", pinned.point()).unwrap();
+    let group = follower.next_group(Lsn(u64::MAX)).unwrap().unwrap();
+    let records = || group.entries().flat_map(|entry| entry.records());
+    assert!(records().any(|record| matches!(record, Ok(Record::Loaded(_)))));
+    drop((pinned, follower));
+    let mut tx = engine.begin();
+    let rows = table(&tx, "rows");
+    insert(&mut tx, &rows, &row(1));
+    commit(tx);
+    engine.checkpoint().unwrap();
+    assert_eq!(load_files(&killed), 0);
+}
+
+/// A checkpoint waits for the disk while the pin ends.
+#[test]
+fn a_pin_that_ends_while_a_checkpoint_is_written_gives_its_files_back() {
+    for delay in [0, 1, 2, 4, 8] {
+        let (disk, engine) = database();
+        let pinned = engine.pin_checkpoint("a copy").unwrap();
+        change(&engine, 1);
+        engine.checkpoint().unwrap();
+        let named: Vec<PathBuf> =
+            pinned.files().map(|(name, _)| directory().join("checkpoint").join(name)).collect();
+        disk.set_sync_time(Duration::from_millis(5));
+        let checkpoint = thread::spawn("checkpoint", {
+            let engine = engine.clone();
+            move || {
+                change(&engine, 2);
+                engine.checkpoint().unwrap();
+            }
+        });
+        clock::sleep(Duration::from_millis(5 * delay));
+        drop(pinned);
+        checkpoint.join().unwrap();
+        wait_until("what was pinned stays", || named.iter().all(|path| !disk.exists(path).unwrap()));
     }
 }

@@ -6,7 +6,7 @@ use crate::schedule::explore;
 use firn_base::disk::SimulatedDisk;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Lsn, Time, thread};
-use firn_log::{DatabaseId, Log, LogOptions, LogPoint};
+use firn_log::{DatabaseId, Log, LogOptions, LogPoint, Waited};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
@@ -45,7 +45,7 @@ fn model() {
     let mut follower = log.follow("follower", LogPoint::START).unwrap();
     let following = thread::spawn("follower", move || {
         let mut times = Vec::new();
-        while follower.wait(FOREVER).unwrap() {
+        while follower.wait(Lsn(u64::MAX), FOREVER).unwrap() == Waited::Group {
             let group = follower.next_group(Lsn(u64::MAX)).unwrap().expect("it has been woken for one");
             times.extend(group.entries().map(|entry| entry.time.0).filter(|time| *time > 0));
             follower.pin().advance(group.end.lsn).unwrap();
