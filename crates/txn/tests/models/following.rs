@@ -7,6 +7,7 @@ use firn_base::disk::SimulatedDisk;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Lsn, Time, thread};
 use firn_log::{DatabaseId, Log, LogOptions, LogPoint, Waited};
+use std::any::Any;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
@@ -29,6 +30,11 @@ fn append(log: &Log, next: &Mutex<u64>) -> Lsn {
         drop(next);
         log.make_room(REDO.len()).unwrap();
     }
+}
+
+/// A thread has failed, and the model with it.
+fn end<T>(panic: Box<dyn Any + Send>) -> T {
+    resume_unwind(panic)
 }
 
 fn model() {
@@ -71,7 +77,6 @@ fn model() {
             }
         }
     });
-    let end = |panic| resume_unwind(panic);
     committers.into_iter().for_each(|committer| committer.join().unwrap_or_else(end));
     checkpoints.join().unwrap_or_else(end);
     let last = log.point().unwrap();
