@@ -253,7 +253,7 @@ fn a_log_that_has_filled_the_disk_leaves_room_for_a_checkpoint() {
     commit(tx);
     let change = |change: i32| {
         let mut tx = engine.begin();
-        let text = format!("{change:0100000}");
+        let text = format!("{change:060000}");
         update(&mut tx, &table, &Value::Integer(0), 1, &Value::Text(text));
         try_commit(tx)
     };

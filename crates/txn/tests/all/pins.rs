@@ -255,10 +255,10 @@ fn an_opening_keeps_the_files_of_loads_that_a_follower_of_the_retained_log_finds
     commit(tx);
     let mut tx = engine.begin();
     fill(&mut tx, "loaded");
-    tx.commit().unwrap();
+    let _ = tx.commit().unwrap();
     let mut tx = engine.begin();
     drop_table(&mut tx, "loaded");
-    tx.commit().unwrap();
+    let _ = tx.commit().unwrap();
     engine.checkpoint().unwrap();
     let written = load_files(&disk);
     assert!(written > 0);
