@@ -623,7 +623,8 @@ mod tests {
         let names = |list: &[(u64, u64)]| -> Vec<SegmentName> {
             list.iter().map(|(number, epoch)| SegmentName { number: *number, epoch: Epoch(*epoch) }).collect()
         };
-        let cases: &[(&[(u64, u64)], &[(u64, u64)])] = &[
+        type Names = &'static [(u64, u64)];
+        let cases: [(Names, Names); 6] = [
             (&[], &[]),
             (&[(0, 0), (1, 0)], &[(0, 0), (1, 0)]),
             // A second start, while the first one had prepared a segment.

@@ -155,7 +155,7 @@ fn columns_of_all_types_are_looked_up_by_their_indexes() {
         }
         // Short programs and joins look up keys that they compute.
         connection.execute(&format!("PREPARE p ({ty}) AS SELECT b FROM t WHERE a = $1 ORDER BY b")).unwrap();
-        let expected = connection.query("VALUES (-2), (0)").unwrap();
+        let expected = connection.query("SELECT b FROM (VALUES (-2), (0)) AS v (b)").unwrap();
         for query in [
             format!("EXECUTE p ({value})"),
             "SELECT t.b FROM t AS other JOIN t ON t.a = other.a WHERE other.b = -2 ORDER BY t.b".to_owned(),

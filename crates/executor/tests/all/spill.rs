@@ -212,7 +212,7 @@ fn windows_without_memory_go_to_temporary_files() {
         "SELECT id, s, count(*) OVER () FROM big",
         "SELECT id, s, sum(v) OVER w, avg(v) FILTER (WHERE v % 3 = 0) OVER w, max(s) OVER w FROM big WINDOW w AS (ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)",
         "SELECT id, s, count(*) OVER (ORDER BY v, id RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING), row_number() OVER (ORDER BY v, id), lag(s) OVER (ORDER BY v, id) FROM big",
-        "SELECT id, s, ntile(7) OVER w, percent_rank() OVER w, cume_dist() OVER w FROM big WINDOW w AS (ORDER BY v)",
+        "SELECT id, s, ntile(7) OVER (ORDER BY v, id), percent_rank() OVER w, cume_dist() OVER w FROM big WINDOW w AS (ORDER BY v)",
         "SELECT k, w, s, max(w) OVER (PARTITION BY k), min(s) OVER (PARTITION BY k) FROM other",
     ] {
         for workers in [1, 3] {

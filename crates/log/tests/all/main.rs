@@ -483,10 +483,8 @@ fn a_checkpoint_frees_the_last_segment_of_an_epoch_for_the_next_one() {
     let freed = killed.free_bytes(directory()).unwrap();
     assert!(freed > 900 << 10, "{freed}");
     let copy = killed.after_power_cut(&mut Random::seeded(1));
-    assert_eq!(
-        Reader::open(&*copy, directory(), DATABASE, end).unwrap().next_group().unwrap().is_none(),
-        true
-    );
+    let mut reader = Reader::open(&*copy, directory(), DATABASE, end).unwrap();
+    assert!(reader.next_group().unwrap().is_none());
     log.wait_durable(append(&log, count + 1, b"x").unwrap()).unwrap();
     truncate(&log, end.lsn);
     let mut reader = Reader::open(&*killed, directory(), DATABASE, end).unwrap();

@@ -123,7 +123,7 @@ fn state_of_version_4() -> State {
 
 /// The same with consecutive ids, and without the names of indexes.
 fn without_ids(state: State) -> State {
-    let table = |(name, (_, rows)): (String, (Vec<String>, BTreeMap<u64, Vec<Value>>))| {
+    let table = |(name, (_, rows)): (String, (_, BTreeMap<u64, Vec<Value>>))| {
         let mut rows: Vec<Vec<Value>> = rows.into_values().collect();
         rows.sort_by_key(|row| match row[0] {
             Value::Integer(id) => id,
