@@ -567,7 +567,7 @@ fn misfit(what: String) -> Error {
         .with_hint("Restore the database directory from a backup.")
 }
 
-/// The error of a log that marks blocks as compact, which obliges whoever continues it to move rows that change.
+/// The error of a log that marks blocks as compact. A program that continues it would have to move rows of these that change.
 #[cold]
 fn marks_blocks(log: &Path, end: Lsn) -> Error {
     Error::new(
