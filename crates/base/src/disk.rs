@@ -23,7 +23,7 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// A file system.
@@ -47,6 +47,11 @@ pub trait Disk: Send + Sync + Debug {
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
 
+    /// Opens an existing file for reading only: it may be on a file system that is read-only.
+    fn open_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        self.open(path)
+    }
+
     /// Opens an existing file in which bytes are durable once [`DiskFile::write_at`] has returned: a write
     /// and a sync in one step, at a lower cost than both.
     fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
@@ -60,7 +65,10 @@ pub trait Disk: Send + Sync + Debug {
     /// Renames a file atomically, replacing a file with the new name.
     fn rename(&self, from: &Path, to: &Path) -> Result<()>;
 
-    /// The names of the files directly in a directory, sorted.
+    /// Removes a directory, which is empty.
+    fn remove_directory(&self, path: &Path) -> Result<()>;
+
+    /// The names of the files and directories directly in a directory, sorted.
     fn list(&self, directory: &Path) -> Result<Vec<String>>;
 
     /// Makes the names in a directory durable: what was created, renamed or removed there.
@@ -128,7 +136,7 @@ impl Debug for DiskLock {
 impl dyn Disk + '_ {
     /// The whole content of a file.
     pub fn read(&self, path: &Path) -> Result<Vec<u8>> {
-        let file = self.open(path)?;
+        let file = self.open_to_read(path)?;
         let length = usize::try_from(file.len()?).expect("64-bit addresses");
         let mut bytes = vec![0; length];
         let read = file.read_at(&mut bytes, 0)?;
@@ -181,7 +189,12 @@ fn in_use(path: &Path) -> Error {
     .with_hint("Close the other process or handle that has it open, or connect to that server instead.")
 }
 
-/// The operating system's files.
+/// The rights to a new file: only the user of this process may read and write it.
+const FILE_MODE: u32 = 0o600;
+/// The rights to a new directory.
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// The operating system's files. Only the user of this process may read what it creates.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
@@ -199,11 +212,13 @@ impl RealFile {
 
 impl Disk for RealDisk {
     fn create_directory(&self, path: &Path) -> Result<()> {
-        fs::create_dir_all(path).map_err(|error| io_error("create directory", path, &error))
+        let made = fs::DirBuilder::new().recursive(true).mode(DIRECTORY_MODE).create(path);
+        made.map_err(|error| io_error("create directory", path, &error))
     }
 
     fn create(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
-        let opened = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+        let mut options = fs::OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
         opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("create file", path, &error))
     }
 
@@ -222,6 +237,11 @@ impl Disk for RealDisk {
         opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
     }
 
+    fn open_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        let opened = fs::File::open(path);
+        opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
+    }
+
     fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let opened = fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_DSYNC).open(path);
         opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
@@ -237,6 +257,10 @@ impl Disk for RealDisk {
 
     fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         fs::rename(from, to).map_err(|error| io_error("rename file", from, &error))
+    }
+
+    fn remove_directory(&self, path: &Path) -> Result<()> {
+        fs::remove_dir(path).map_err(|error| io_error("remove directory", path, &error))
     }
 
     fn list(&self, directory: &Path) -> Result<Vec<String>> {
@@ -284,6 +308,7 @@ impl Disk for RealDisk {
             .write(true)
             .create(true)
             .truncate(false)
+            .mode(FILE_MODE)
             .open(path)
             .map_err(|error| io_error("open lock file", path, &error))?;
         match file.try_lock() {
@@ -464,6 +489,10 @@ mod tests {
         assert_eq!(disk.remove(&other).unwrap_err().state(), SqlState::UNDEFINED_FILE);
         assert_eq!(disk.list(&root.join("nowhere")).unwrap_err().state(), SqlState::UNDEFINED_FILE);
         assert!(disk.free_bytes(&inner).unwrap() > 0);
+        assert_eq!(disk.list(&root.join("a")).unwrap(), ["b"]);
+        assert!(disk.remove_directory(&root.join("a")).is_err(), "it is not empty");
+        disk.remove_directory(&inner).unwrap();
+        assert!(disk.list(&root.join("a")).unwrap().is_empty());
     }
 
     #[test]

@@ -155,7 +155,7 @@ fn parse_vector(text: &str, element: Type, style: &TextStyle) -> Result<Value> {
 }
 
 /// A log position: the upper and the lower half of a number in hexadecimal digits.
-fn parse_lsn(text: &str) -> Result<i64> {
+pub fn parse_lsn(text: &str) -> Result<i64> {
     let half = |digits: &str| match digits.len() {
         1..=8 => u32::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with('+')),
         _ => None,

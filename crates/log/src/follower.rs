@@ -10,7 +10,7 @@
 //! Only the segments of what it reads next are open: one or two, or those of a long group. So neither a follower that is far behind
 //! nor a silent one holds many files.
 
-use crate::format::LogPoint;
+use crate::format::{LogPoint, SegmentHeader};
 use crate::pins::Pin;
 use crate::spill::Chunk;
 use crate::window::{Group, WINDOW_BYTES, Window};
@@ -63,6 +63,17 @@ impl Follower {
     /// Its claim on the log, which the holder moves ahead once it does not need older groups and their files any more.
     pub fn pin(&self) -> &Pin {
         &self.pin
+    }
+
+    /// The header of the segment in which the next group begins, or in which the last one has ended if that was at the end of the
+    /// log. `None` if the log is empty.
+    pub fn segment(&self) -> Option<SegmentHeader> {
+        self.shared.written.header_at(self.point.lsn)
+    }
+
+    /// The headers of the segments in which a group lies that was just returned.
+    pub fn segments_of(&self, group: &Group) -> impl Iterator<Item = &SegmentHeader> {
+        self.window.segments_between(group.begin, group.end.lsn)
     }
 
     /// Reads a spill file that a group names, by that group's epoch, and passes its records to `sink`, chunk by chunk.

@@ -42,6 +42,18 @@ use std::path::Path;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct DatabaseId(pub [u8; 16]);
 
+impl From<[u8; 16]> for DatabaseId {
+    fn from(bytes: [u8; 16]) -> DatabaseId {
+        DatabaseId(bytes)
+    }
+}
+
+impl From<DatabaseId> for [u8; 16] {
+    fn from(id: DatabaseId) -> [u8; 16] {
+        id.0
+    }
+}
+
 /// The version of the format of segment files that this code writes.
 pub const FORMAT_VERSION: u32 = 2;
 /// The first version that it reads.
@@ -156,6 +168,15 @@ impl SegmentHeader {
     /// How many of these bytes, the first of a file, are its header. The version need not be known.
     pub fn length(bytes: &[u8; SEGMENT_HEADER_LEN]) -> usize {
         if u32_at(bytes, 8) == FIRST_FORMAT_VERSION { FIRST_SEGMENT_HEADER_LEN } else { SEGMENT_HEADER_LEN }
+    }
+
+    /// The name that a header states, which has not been checked. Only those of the present version have an epoch.
+    pub fn name_in(bytes: &[u8; SEGMENT_HEADER_LEN]) -> SegmentName {
+        let is_first = u32_at(bytes, 8) == FIRST_FORMAT_VERSION;
+        SegmentName {
+            number: u64_at(bytes, 16),
+            epoch: if is_first { Epoch(0) } else { Epoch(u64_at(bytes, 64)) },
+        }
     }
 
     /// Reads and checks the header of the file at `path`, which has that name.

@@ -7,8 +7,10 @@
 //! error (XX001) instead of ending early. So it does if a later epoch has begun behind that position: epochs begin at the end
 //! of what is valid.
 
-use crate::format::{DatabaseId, GROUP_ALIGNMENT, LogPoint, SHORTEST_GROUP_HEADER_LEN, SegmentName};
-use crate::segments::{Found, Segment, in_force, open_segment, segment_names};
+use crate::format::{
+    DatabaseId, GROUP_ALIGNMENT, LogPoint, SHORTEST_GROUP_HEADER_LEN, SegmentHeader, SegmentName,
+};
+use crate::segments::{Found, Segment, in_force, open_segment_to_read, segment_names};
 use crate::window::{Group, WINDOW_BYTES, Window};
 use firn_base::disk::Disk;
 use firn_base::{Error, Lsn, Result, SqlState};
@@ -24,6 +26,10 @@ pub struct Reader {
     /// Set if segments follow a gap: the first of them.
     after_gap: Option<Segment>,
     point: LogPoint,
+    /// Nothing from here on is returned.
+    limit: Lsn,
+    /// Whether it may be written to meanwhile.
+    is_growing: bool,
     ended: bool,
 }
 
@@ -43,7 +49,7 @@ impl Reader {
         // Backwards, so that segments that are not needed any more are not even opened.
         let mut found: VecDeque<Segment> = VecDeque::new();
         for name in names.into_iter().rev() {
-            match open_segment(disk, directory, name, database)? {
+            match open_segment_to_read(disk, directory, name, database)? {
                 Found::Segment(segment) => {
                     let reached = segment.header.first <= from.lsn;
                     found.push_front(segment);
@@ -88,7 +94,15 @@ impl Reader {
             return Err(missing(directory, from.lsn, None));
         }
         let window = Window::new(segments, end);
-        Ok(Reader { directory: directory.to_owned(), window, after_gap, point: from, ended: false })
+        Ok(Reader {
+            directory: directory.to_owned(),
+            window,
+            after_gap,
+            point: from,
+            limit: Lsn(u64::MAX),
+            is_growing: false,
+            ended: false,
+        })
     }
 
     /// The LSN at which the next group begins or, at the end of the log, writing continues.
@@ -101,9 +115,31 @@ impl Reader {
         self.point
     }
 
+    /// Ends at a position before the end of the log, at which a group begins.
+    pub fn end_at(&mut self, limit: Lsn) {
+        self.limit = limit;
+    }
+
+    /// Ends where no whole group follows, without looking for damage behind it: for a copy that is being written.
+    pub fn end_at_first_gap(&mut self) {
+        self.is_growing = true;
+    }
+
+    /// The header of the segment in which the next group begins, or in which the log ends. `None` if the log has no segment.
+    pub fn segment(&self) -> Option<&SegmentHeader> {
+        let segments = &self.window.segments;
+        let after = segments.partition_point(|segment| segment.header.first <= self.point.lsn);
+        after.checked_sub(1).map(|at| &segments[at].header)
+    }
+
+    /// The headers of the segments in which a group lies that was just returned.
+    pub fn segments_of(&self, group: &Group) -> impl Iterator<Item = &SegmentHeader> {
+        self.window.segments_between(group.begin, group.end.lsn)
+    }
+
     /// The next group; `None` at the end of the log. XX001 if the log is damaged.
     pub fn next_group(&mut self) -> Result<Option<Group>> {
-        if self.ended {
+        if self.ended || self.point.lsn >= self.limit {
             return Ok(None);
         }
         if let Some(group) = self.window.group_after(&self.point)? {
@@ -111,7 +147,9 @@ impl Reader {
             return Ok(Some(group));
         }
         self.ended = true;
-        self.check_that_nothing_follows()?;
+        if !self.is_growing {
+            self.check_that_nothing_follows()?;
+        }
         Ok(None)
     }
 

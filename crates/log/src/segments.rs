@@ -100,6 +100,13 @@ impl Written {
         self.used.lock().back().copied()
     }
 
+    /// The header of the last segment that begins at a position or before it. `None` if none has been written to.
+    pub fn header_at(&self, lsn: Lsn) -> Option<SegmentHeader> {
+        let used = self.used.lock();
+        let after = used.partition_point(|used| used.header.first <= lsn);
+        after.checked_sub(1).map(|at| used[at].header)
+    }
+
     /// Opens the segments from position `from` on, up to `to` or the last one that has been written to. Returns where they end.
     pub fn open(&self, from: Lsn, to: Lsn, segments: &mut VecDeque<Segment>) -> Result<Lsn> {
         let mut reached = from;
@@ -111,7 +118,7 @@ impl Written {
             };
             let Some(Used { header, end }) = used else { break };
             let path = self.directory.join(header.name().to_string());
-            segments.push_back(Segment { header, end, file: self.disk.open(&path)?, path });
+            segments.push_back(Segment { header, end, file: self.disk.open_to_read(&path)?, path });
             reached = end;
         }
         Ok(reached)
@@ -180,7 +187,7 @@ pub fn in_force(mut names: Vec<SegmentName>) -> (Vec<SegmentName>, Vec<SegmentNa
     (counting, replaced)
 }
 
-/// Opens a segment and checks its header.
+/// Opens a segment for writing through, and checks its header.
 pub fn open_segment(
     disk: &dyn Disk,
     directory: &Path,
@@ -188,7 +195,26 @@ pub fn open_segment(
     database: DatabaseId,
 ) -> Result<Found> {
     let path = directory.join(name.to_string());
-    let file = disk.open_write_through(&path)?;
+    check_segment(disk.open_write_through(&path)?, path, name, database)
+}
+
+/// Opens a segment for reading, and checks its header.
+pub fn open_segment_to_read(
+    disk: &dyn Disk,
+    directory: &Path,
+    name: SegmentName,
+    database: DatabaseId,
+) -> Result<Found> {
+    let path = directory.join(name.to_string());
+    check_segment(disk.open_to_read(&path)?, path, name, database)
+}
+
+fn check_segment(
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    name: SegmentName,
+    database: DatabaseId,
+) -> Result<Found> {
     let mut bytes = [0; SEGMENT_HEADER_LEN];
     if file.read_at(&mut bytes, 0)? < SegmentHeader::length(&bytes) {
         return Ok(Found::Stub(path));

@@ -281,7 +281,12 @@ impl Drop for Spill {
 }
 
 fn path(directory: &Path, number: u64, epoch: Epoch) -> PathBuf {
-    directory.join(numbered(number, epoch, SUFFIX))
+    directory.join(spill_name(number, epoch))
+}
+
+/// The name of a spill file, in the directory of the log. The epoch is that of the group that names it.
+pub fn spill_name(number: u64, epoch: Epoch) -> String {
+    numbered(number, epoch, SUFFIX)
 }
 
 /// The header of a file; epoch 0 has files of version 1.
@@ -332,7 +337,7 @@ impl SpillReader<'_> {
         if !self.disk.exists(&path)? {
             return Err(damaged("is missing"));
         }
-        let file = self.disk.open(&path)?;
+        let file = self.disk.open_to_read(&path)?;
         let expected = header(number, epoch, self.database);
         let mut found = vec![0; expected.len()];
         if file.read_at(&mut found, 0)? < expected.len() || found != expected {

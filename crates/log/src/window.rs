@@ -3,7 +3,8 @@
 //! A window holds part of the log in memory, as it was read in large pieces. Only what is on disk for good may be read into it.
 
 use crate::format::{
-    DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GroupHeader, LogPoint, decode_entry_header,
+    DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, GroupHeader, LogPoint, Seal,
+    SegmentHeader, decode_entry_header, seal_group,
 };
 use crate::record::Records;
 use crate::segments::Segment;
@@ -22,6 +23,8 @@ pub struct Group {
     /// The end: the LSN at which the next group begins, the CRC of this one, its epoch and wall time.
     pub end: LogPoint,
     entries: u32,
+    salt: u64,
+    previous: u32,
     header_len: usize,
     bytes: Vec<u8>,
 }
@@ -56,6 +59,28 @@ impl Group {
     /// Its bytes, exactly as they are in the log, with the header.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
+    }
+
+    /// The position after each of its entries, as [`crate::Log::append`] has returned them.
+    pub fn entry_ends(&self) -> impl Iterator<Item = Lsn> {
+        let mut end = self.begin.0 + self.header_len as u64;
+        self.entries().map(move |entry| {
+            end += (ENTRY_HEADER_LEN + entry.bytes.len()) as u64;
+            Lsn(end)
+        })
+    }
+
+    /// A group with only the first `entries` of its entries, at the same place. None follows it that was written after this one.
+    pub fn shortened(&self, entries: usize) -> Vec<u8> {
+        assert!(0 < entries && entries <= self.entries as usize && self.header_len == GROUP_HEADER_LEN);
+        let end = self.entry_ends().nth(entries - 1).expect("there are so many entries");
+        let mut bytes = self.bytes[..(end.0 - self.begin.0) as usize].to_vec();
+        bytes.resize(bytes.len().next_multiple_of(GROUP_ALIGNMENT), 0);
+        let LogPoint { epoch, wall_time, .. } = self.end;
+        let (entries, lsn) = (entries as u32, self.begin);
+        let seal = Seal { entries, lsn, salt: self.salt, epoch, wall_time, previous: self.previous };
+        seal_group(std::slice::from_mut(&mut bytes), &seal);
+        bytes
     }
 
     fn after_header(&self) -> &[u8] {
@@ -102,6 +127,12 @@ impl Window {
         let after = self.segments.partition_point(|segment| segment.header.first <= lsn);
         let segment = self.segments.get(after.checked_sub(1)?)?;
         (lsn < segment.end).then_some(segment)
+    }
+
+    /// The headers of the segments with the bytes between two positions.
+    pub fn segments_between(&self, begin: Lsn, end: Lsn) -> impl Iterator<Item = &SegmentHeader> {
+        let overlaps = move |segment: &&Segment| begin < segment.end && segment.header.first < end;
+        self.segments.iter().filter(overlaps).map(|segment| &segment.header)
     }
 
     /// The group after `point`, which must be its history. `None` if there is no whole, undamaged group.
@@ -165,7 +196,8 @@ impl Window {
             epoch: seal.epoch,
             wall_time: seal.wall_time,
         };
-        Ok(Some((Group { begin: lsn, end, entries: seal.entries, header_len, bytes }, header)))
+        let Seal { entries, salt, previous, .. } = seal;
+        Ok(Some((Group { begin: lsn, end, entries, salt, previous, header_len, bytes }, header)))
     }
 
     /// The file of a position, and the offset in it.

@@ -32,8 +32,8 @@
 use crate::DatabaseId;
 use crate::follower::{Follower, Waited};
 use crate::format::{
-    DATA_START, ENTRY_HEADER_LEN, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint, Seal, encode_entry_header,
-    seal_group,
+    DATA_START, ENTRY_HEADER_LEN, FORMAT_VERSION, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint, Seal,
+    encode_entry_header, seal_group,
 };
 use crate::pins::{Pin, Pinned, Pins, Released};
 use crate::record::RedoBuffer;
@@ -502,6 +502,11 @@ impl Log {
             .ok_or_else(|| window.damaged(lsn, "There is no group where one has been written."))?;
         let Seal { previous, epoch, wall_time, .. } = header.seal;
         Ok(LogPoint { lsn, checksum: previous, epoch, wall_time })
+    }
+
+    /// Whether a [`LogCopy`](crate::LogCopy) can begin at a position: there is a segment of the present version.
+    pub fn can_copy_from(&self, lsn: Lsn) -> bool {
+        self.shared.written.header_at(lsn).is_some_and(|header| header.version == FORMAT_VERSION)
     }
 
     /// Removes the log before `lsn`, by whole segments, because a checkpoint contains its effects; but only up to what pins

@@ -123,19 +123,34 @@ impl Report {
     fn read(mut fields: ErrorFields<'_>) -> io::Result<Report> {
         let mut report = Report::default();
         while let Some(field) = fields.next()? {
-            let value = String::from_utf8_lossy(field.value_bytes()).into_owned();
-            match field.type_() {
-                b'S' => report.severity = value,
-                b'C' => report.code = value,
-                b'M' => report.message = value,
-                b'D' => report.detail = Some(value),
-                b'H' => report.hint = Some(value),
-                b'W' => report.context = Some(value),
-                b'P' => report.position = value.parse().ok(),
-                _ => {}
-            }
+            report.take_field(field.type_(), field.value_bytes());
         }
         Ok(report)
+    }
+
+    fn take_field(&mut self, field: u8, value: &[u8]) {
+        let value = String::from_utf8_lossy(value).into_owned();
+        match field {
+            b'S' => self.severity = value,
+            b'C' => self.code = value,
+            b'M' => self.message = value,
+            b'D' => self.detail = Some(value),
+            b'H' => self.hint = Some(value),
+            b'W' => self.context = Some(value),
+            b'P' => self.position = value.parse().ok(),
+            _ => {}
+        }
+    }
+
+    /// Reads the content of an ErrorResponse.
+    pub fn read_raw(body: &[u8]) -> Report {
+        let mut report = Report::default();
+        for field in body.split(|byte| *byte == 0) {
+            if let Some((field, value)) = field.split_first() {
+                report.take_field(*field, value);
+            }
+        }
+        report
     }
 
     /// A failure that the server did not report itself.
@@ -275,6 +290,11 @@ impl Canceller {
 impl Client {
     /// Connects and authenticates.
     pub fn connect(target: &Target) -> Result<Client, Report> {
+        Client::connect_with(target, &[("application_name", "firn sql")])
+    }
+
+    /// The same with other start-up parameters.
+    pub fn connect_with(target: &Target, more: &[(&str, &str)]) -> Result<Client, Report> {
         let (stream, end_point) = Stream::connect(&target.address, &target.security)?;
         let mut client = Client {
             stream,
@@ -293,9 +313,9 @@ impl Client {
         let parameters = [
             ("user", target.user.as_str()),
             ("database", target.database.as_str()),
-            ("application_name", "firn sql"),
             ("client_encoding", "UTF8"),
         ];
+        let parameters = parameters.into_iter().chain(more.iter().copied());
         frontend::startup_message(parameters, &mut client.output)?;
         client.authenticate(target, end_point)?;
         Ok(client)
@@ -515,6 +535,50 @@ impl Client {
         sent
     }
 
+    /// The tag of the next message, whose content replaces that of `body`: for messages of other protocols.
+    pub fn receive_raw(&mut self, body: &mut Vec<u8>) -> io::Result<u8> {
+        const HEADER: usize = 5;
+        self.receive_at_least(HEADER)?;
+        let length = u32::from_be_bytes(self.input[1..HEADER].try_into().expect("4 bytes")) as usize;
+        let length = length.checked_sub(HEADER - 1).ok_or(io::ErrorKind::InvalidData)?;
+        let tag = self.input.split_to(HEADER)[0];
+        self.receive_at_least(length)?;
+        body.clear();
+        body.extend_from_slice(&self.input.split_to(length));
+        Ok(tag)
+    }
+
+    /// Waits until so many bytes have arrived.
+    fn receive_at_least(&mut self, length: usize) -> io::Result<()> {
+        const READ_BYTES: usize = 256 * 1024;
+        while self.input.len() < length {
+            let have = self.input.len();
+            self.input.resize(have + READ_BYTES, 0);
+            let read = self.stream.read(&mut self.input[have..]);
+            self.input.truncate(have + *read.as_ref().unwrap_or(&0));
+            match read {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends data in parts as one message, and sends what is queued if that is much.
+    pub fn queue_data(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        self.output.extend_from_slice(b"d");
+        self.output.extend_from_slice(&(length as u32 + 4).to_be_bytes());
+        parts.iter().for_each(|part| self.output.extend_from_slice(part));
+        if self.output.len() > 64 * 1024 { self.send() } else { Ok(()) }
+    }
+
+    /// Sends what is queued.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.send()
+    }
+
     fn receive(&mut self) -> io::Result<Received> {
         let mut buffer = [0; 16 * 1024];
         loop {
@@ -541,6 +605,21 @@ impl Drop for Client {
 /// The number of rows in a tag such as `COPY 5`.
 fn copied(tag: &str) -> u64 {
     tag.rsplit(' ').next().and_then(|rows| rows.parse().ok()).unwrap_or(0)
+}
+
+impl From<Report> for firn_base::Error {
+    fn from(report: Report) -> firn_base::Error {
+        let is_code = report.code.len() == 5 && report.code.is_ascii();
+        let code = if is_code { report.code.as_str() } else { "08006" };
+        let mut error = firn_base::Error::new(firn_base::SqlState::new(code), report.message);
+        if let Some(detail) = report.detail {
+            error = error.with_detail(detail);
+        }
+        if let Some(hint) = report.hint {
+            error = error.with_hint(hint);
+        }
+        error
+    }
 }
 
 fn unexpected() -> Report {

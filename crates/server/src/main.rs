@@ -1,9 +1,10 @@
-//! The `firn` binary: a server, a shell, dumps, and workloads for demonstration.
+//! The `firn` binary: a server, a shell, dumps, backups, and workloads for demonstration.
 //!
 //! Exit codes: 0 fine; 1 a statement or anything else failed; 2 wrong arguments; 3 the database
 //! directory cannot be used; 4 the address cannot be listened on.
 
 mod allocator;
+mod backup;
 mod bench;
 mod checksum;
 mod client;
@@ -11,6 +12,7 @@ mod cooling;
 mod demo;
 mod dump;
 mod output;
+mod replication;
 mod secure;
 mod serve;
 mod shell;
@@ -42,6 +44,8 @@ enum Command {
     Dump(dump::DumpOptions),
     /// Reads a dump into a database.
     Restore(dump::RestoreOptions),
+    /// Makes, lists, verifies and removes backups of a running server, and restores from them.
+    Backup(backup::Options),
     /// Runs a workload in this process and reports its speed.
     Bench(bench::Options),
     /// Shows orders being entered and analyses running over the same rows, then checks consistency.
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Sql(options) => shell::run(options),
         Command::Dump(options) => dump::dump(options),
         Command::Restore(options) => dump::restore(options),
+        Command::Backup(options) => backup::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Demo(options) => demo::run(options),
     };

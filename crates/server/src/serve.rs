@@ -7,12 +7,14 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use firn_base::{Error, SqlState};
+use firn_replica::archive::Archiver;
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
 use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, WireConfig};
 
 use crate::Failure;
 use crate::cooling::Cooling;
+use crate::replication::{Service, archive};
 use crate::validation::Validation;
 use crate::watch::Watch;
 
@@ -80,6 +82,10 @@ pub struct Options {
     /// gets an error and must begin again; so nobody who is slow or silent fills the disk. -1 for no limit.
     #[arg(long, value_name = "SIZE", value_parser = keep_size, default_value = "8GiB", allow_hyphen_values = true)]
     max_slot_wal_keep_size: KeepSize,
+    /// Directory for an archive of the log, with the backups of the database or of its own: a backup can be restored to any commit
+    /// in it.
+    #[arg(long, value_name = "DIR", requires = "data")]
+    archive: Option<PathBuf>,
     #[command(flatten)]
     cooling: Cooling,
     #[command(flatten)]
@@ -136,6 +142,10 @@ pub fn run(options: Options) -> Result<(), Failure> {
             .ok_or_else(|| Failure::usage(format!("--set {setting}: write --set NAME=VALUE")))?;
         database.set_default(name.trim(), value.trim()).map_err(Failure::usage)?;
     }
+    let archiver = match &options.archive {
+        Some(directory) => Some(archive(&database, directory).map_err(Failure::data)?),
+        None => None,
+    };
     let server = match options.flight_only {
         true => None,
         false => Some(serve_postgres(&options, &database, auth.clone(), tls.clone())?),
@@ -162,6 +172,8 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if options.checkpoint_at_stop && options.data.is_some() {
         database.checkpoint().map_err(Failure::data)?;
     }
+    // Nothing is written to the log any more.
+    archiver.into_iter().for_each(Archiver::stop);
     database.close_at_end().map_err(Failure::data)
 }
 
@@ -177,6 +189,7 @@ fn serve_postgres(
         auth,
         tls,
         max_connections: usize::from(options.max_connections),
+        replication: Some(Service::new(database)),
         ..WireConfig::default()
     };
     let server = Server::start(database.clone(), config).map_err(cannot_start)?;

@@ -39,7 +39,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 pub use crate::connection::Ran;
-pub use firn_sql::activity::{ClientCertificate, Encryption};
+pub use firn_sql::activity::{ArchiverCounts, ClientCertificate, Encryption, ReplicationFacts};
 pub use firn_sql::parse::{Numbered, Parsed, number_named_parameters, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
 pub use firn_sql::{Datum, ResultChunk, RowChunk};
@@ -171,6 +171,9 @@ pub trait ServerDatabase {
 
     /// A new connection under a reserved number.
     fn connect_as(&self, session: u32) -> Connection;
+
+    /// Sets what shows replication to SQL, as in `pg_stat_archiver`. Only the first call has an effect.
+    fn set_replication_facts(&self, facts: Arc<dyn ReplicationFacts>);
 
     /// Cancels statements whose [clients have gone](ServerConnection::set_client_gone_hook). A server calls this periodically.
     fn cancel_for_gone_clients(&self);
@@ -331,6 +334,10 @@ impl ServerDatabase for Database {
 
     fn connect_as(&self, session: u32) -> Connection {
         Connection::new(self.shared.clone(), session)
+    }
+
+    fn set_replication_facts(&self, facts: Arc<dyn ReplicationFacts>) {
+        self.shared.sessions.set_replication(facts);
     }
 
     fn cancel_for_gone_clients(&self) {

@@ -8,7 +8,7 @@ use crate::advisory::AdvisoryLocks;
 use crate::copy::Progress;
 use crate::notifications::Notifications;
 use firn_base::clock::coarse_wall_clock_micros;
-use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, Ordering, Weak};
+use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, Weak};
 use firn_base::{Cancel, SqlState};
 use firn_txn::{Abort, Engine};
 use std::collections::BTreeMap;
@@ -266,6 +266,39 @@ pub struct Sessions {
     advisory: AdvisoryLocks,
     notifications: Notifications,
     resets: Mutex<Resets>,
+    replication: OnceLock<Arc<dyn ReplicationFacts>>,
+}
+
+/// What SQL shows of replication and of the archive, which are outside of the database.
+pub trait ReplicationFacts: Send + Sync {
+    /// What the archiver has done; `None` without one.
+    fn archiver(&self) -> Option<ArchiverCounts>;
+}
+
+/// What `pg_stat_archiver` shows. Times are in microseconds since 1970 UTC.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct ArchiverCounts {
+    /// The number of archived segments.
+    pub archived: u64,
+    /// The last of them, and when it was archived.
+    pub last_archived: Option<(String, i64)>,
+    /// How often archiving has failed.
+    pub failed: u64,
+    /// The segment at which it has failed last, and when.
+    pub last_failed: Option<(String, i64)>,
+}
+
+impl ArchiverCounts {
+    /// Those since earlier ones, which were noted at a time.
+    pub fn since(self, at: i64, earlier: &ArchiverCounts) -> ArchiverCounts {
+        let later = |(_, event): &(String, i64)| *event >= at;
+        ArchiverCounts {
+            archived: self.archived.saturating_sub(earlier.archived),
+            last_archived: self.last_archived.filter(later),
+            failed: self.failed.saturating_sub(earlier.failed),
+            last_failed: self.last_failed.filter(later),
+        }
+    }
 }
 
 /// What `pg_stat_database` counts.
@@ -314,7 +347,7 @@ pub struct Resets {
     /// Those of `pg_stat_database`.
     pub database: Option<(i64, DatabaseCounts)>,
     /// Those of `pg_stat_archiver`.
-    pub archiver: Option<i64>,
+    pub archiver: Option<(i64, ArchiverCounts)>,
     /// Those of `pg_stat_bgwriter`.
     pub writer: Option<i64>,
     /// The bytes of `pg_stat_wal`.
@@ -330,11 +363,22 @@ impl Default for Sessions {
             advisory: AdvisoryLocks::default(),
             notifications: Notifications::default(),
             resets: Mutex::default(),
+            replication: OnceLock::new(),
         }
     }
 }
 
 impl Sessions {
+    /// Sets what shows replication. No effect if it has been set.
+    pub fn set_replication(&self, facts: Arc<dyn ReplicationFacts>) {
+        let _ = self.replication.set(facts);
+    }
+
+    /// What the archiver has done since the database was opened.
+    pub fn archiver(&self) -> ArchiverCounts {
+        self.replication.get().and_then(|facts| facts.archiver()).unwrap_or_default()
+    }
+
     /// When the database was opened: microseconds since 1970 UTC.
     pub fn begun(&self) -> i64 {
         self.begun

@@ -190,7 +190,7 @@ impl Services {
         let now = coarse_wall_clock_micros();
         let log = self.engine.log_bytes().0;
         self.sessions.with_resets(|resets| match target {
-            "archiver" => resets.archiver = Some(now),
+            "archiver" => resets.archiver = Some((now, self.sessions.archiver())),
             "bgwriter" => resets.writer = Some(now),
             "wal" => resets.log = Some((now, log)),
             _ => {}

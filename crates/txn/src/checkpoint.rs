@@ -24,16 +24,17 @@
 
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
+use crate::copying::{DatabaseFile, Folders};
 use crate::engine::Engine;
 use crate::isolation::Isolation;
 use crate::loads::{LoadedFile, Loads};
-use crate::manifest::{FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
+use crate::manifest::{ClusterId, FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
 use crate::table_file::{self, Content};
-use firn_base::disk::{Disk, DiskLock};
+use firn_base::disk::{Disk, DiskFile, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};
 use firn_base::thread::{self, Behind, JoinHandle};
 use firn_base::{BlockNumber, ColumnId, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock};
-use firn_log::{Log, LogPoint, Pin, Released};
+use firn_log::{DatabaseId, Log, LogPoint, Pin, Released};
 use firn_storage::{Cold, ScanBatch, Table, pin};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -111,9 +112,9 @@ impl PinnedCheckpoint {
         self.manifest.encode()
     }
 
-    /// The names of its files, in the directory of checkpoints, with their lengths.
-    pub fn files(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.manifest.files.iter().map(|file| (file.name.as_str(), file.bytes))
+    /// Its files.
+    pub fn files(&self) -> impl Iterator<Item = DatabaseFile> {
+        self.manifest.files.iter().map(DatabaseFile::of_table)
     }
 
     /// The place in the log's history from which on the log belongs to it.
@@ -433,6 +434,17 @@ impl Store {
         removed.inspect_err(|_| log.put_back_released(Released::Files))
     }
 
+    /// The database, and its cluster.
+    pub fn identity(&self) -> (DatabaseId, ClusterId) {
+        let current = self.current.lock();
+        (current.database, current.cluster)
+    }
+
+    /// Opens a file of the directory for reading.
+    pub fn open_file(&self, file: &DatabaseFile) -> Result<Arc<dyn DiskFile>> {
+        self.disk.open_to_read(&Folders::of(&self.directory).path(file))
+    }
+
     /// Retains the newest checkpoint, with the log after it.
     pub fn pin_checkpoint(&self, log: &Log, holder: &str) -> Result<PinnedCheckpoint> {
         let current = self.current.lock();
@@ -508,6 +520,7 @@ impl Store {
         let storage = cut.tables.iter().map(|table| table.table.clone());
         let manifest = Manifest {
             database: newest.manifest.database,
+            cluster: newest.manifest.cluster,
             complete: true,
             checkpoint: number,
             time: cut.snapshot.read_time.0,

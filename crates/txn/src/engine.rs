@@ -301,18 +301,36 @@ impl Engine {
         let Some(log) = &self.log else { return Ok(()) };
         let mut redo = spare_redo();
         redo.sequence_advance(oid.0, value, called);
+        self.append_alone(log, redo).map(drop)
+    }
+
+    /// Appends records that are of no transaction. Returns where they end.
+    fn append_alone(&self, log: &Log, redo: RedoBuffer) -> Result<Lsn> {
         loop {
             let turn = self.commit.lock();
             let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
-            if log.append(time, redo.as_bytes())?.is_some() {
+            if let Some(end) = log.append(time, redo.as_bytes())? {
                 self.newest.time.store(time.0, Ordering::SeqCst);
                 drop(turn);
                 keep_redo(redo);
-                return Ok(());
+                return Ok(end);
             }
             drop(turn);
             log.make_room(redo.as_bytes().len())?;
         }
+    }
+
+    /// Writes a restore point: a name for this place in the log, to which a backup can be restored. Returns the place, once it is
+    /// on disk.
+    ///
+    /// Errors: 55000 without a directory; 53100, 58030 if the log cannot take it.
+    pub fn create_restore_point(&self, name: &str) -> Result<Lsn> {
+        let log = self.log.as_ref().ok_or_else(no_log)?;
+        let mut redo = spare_redo();
+        redo.restore_point(name);
+        let end = self.append_alone(log, redo)?;
+        log.wait_durable(end)?;
+        Ok(end)
     }
 
     /// Waits until a commit is on disk. Returns at once for tickets without a log position.
@@ -488,6 +506,12 @@ impl Engine {
     pub fn pin_checkpoint(&self, holder: &str) -> Result<PinnedCheckpoint> {
         let (store, log) = self.store_and_log().ok_or_else(no_log)?;
         store.pin_checkpoint(log, holder)
+    }
+
+    /// Whether a copy of the log can begin at a position, which is retained. It cannot in a part that an earlier version has
+    /// written, or if the log is empty.
+    pub fn can_copy_from(&self, lsn: Lsn) -> bool {
+        self.log.as_ref().is_some_and(|log| log.can_copy_from(lsn))
     }
 
     /// What followers and pins retain.
@@ -945,7 +969,7 @@ impl Drop for Engine {
 }
 
 #[cold]
-fn no_log() -> Error {
+pub(crate) fn no_log() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "a database in memory has no log")
         .with_hint("Open the database with a directory.")
 }

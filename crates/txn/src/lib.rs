@@ -26,6 +26,7 @@ mod waits;
 
 mod apply;
 mod checkpoint;
+mod copying;
 mod loads;
 mod manifest;
 mod merger;
@@ -36,6 +37,7 @@ mod times;
 pub use catalog::Catalog;
 pub use checkpoint::PinnedCheckpoint;
 pub use config::Config;
+pub use copying::{CopiedManifest, DatabaseFile, Folder, Folders, files_named_by, restore_point_in};
 pub use deferred::{Check, GoneKey};
 pub use engine::Engine;
 pub use firn_storage::{
@@ -44,6 +46,7 @@ pub use firn_storage::{
 pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
 pub use isolation::Isolation;
+pub use manifest::{ClusterId, DIRECTORY_VERSION};
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};

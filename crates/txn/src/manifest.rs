@@ -12,7 +12,7 @@
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 5 crc32c=0011aabb
+//! FIRNDB 6 crc32c=0011aabb
 //! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
@@ -20,20 +20,24 @@
 
 use crate::catalog::CatalogChange;
 use firn_base::disk::Disk;
-use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time, random};
 use firn_log::{DatabaseId, LogPoint};
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The version of the format of a database directory that this code writes. It covers the manifest, the names of files of
 /// the log, the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 5;
+pub const DIRECTORY_VERSION: u32 = 6;
 
 /// The first version that can still be read: it had no files of which only some blocks count. In the second,
 /// files showed nothing later than the checkpoint's time. The third had only columns of
 /// [`SqlType`](firn_base::SqlType). The fourth had no epochs: programs that know only it would not find newer segments.
+/// The fifth had no cluster: its program would drop it.
 const FIRST_DIRECTORY_VERSION: u32 = 1;
+
+const FIRST_VERSION_WITH_CLUSTERS: u32 = 6;
 
 /// The manifest's name in the directory.
 pub const MANIFEST: &str = "MANIFEST";
@@ -54,12 +58,40 @@ pub fn log_directory(directory: &Path) -> PathBuf {
     directory.join("log")
 }
 
+/// Identifies the nodes that share one history of a database. A restored copy has its own from then on, although its files
+/// have the same [`DatabaseId`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ClusterId(pub [u8; 16]);
+
+impl ClusterId {
+    /// A new one.
+    pub fn random() -> ClusterId {
+        ClusterId(random::secret_bytes())
+    }
+
+    /// Reads what is displayed: 32 hexadecimal digits.
+    pub fn parse(digits: &str) -> Option<ClusterId> {
+        let is_usual = digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let number = u128::from_str_radix(digits, 16).ok().filter(|_| is_usual)?;
+        Some(ClusterId(number.to_be_bytes()))
+    }
+}
+
+impl fmt::Display for ClusterId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
 /// The contents of a database directory.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Manifest {
     /// Identifies the database; its log segments have it too.
     #[serde(with = "hexadecimal")]
     pub database: DatabaseId,
+    /// The cluster to which the directory belongs.
+    #[serde(with = "hexadecimal", default = "no_cluster")]
+    pub cluster: ClusterId,
     /// False while the database is being created: then it is empty, whatever files exist.
     pub complete: bool,
     /// How many checkpoints were begun; names their files.
@@ -200,7 +232,12 @@ impl Manifest {
         if words.next() != Some(&expected) || words.next().is_some() {
             return Err(damaged("its checksum is wrong"));
         }
-        let manifest = serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))?;
+        let mut manifest: Manifest =
+            serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))?;
+        if version < FIRST_VERSION_WITH_CLUSTERS {
+            // No copy of it is in another cluster.
+            manifest.cluster = ClusterId(manifest.database.0);
+        }
         Ok((manifest, version))
     }
 
@@ -220,19 +257,39 @@ impl Manifest {
     }
 }
 
-/// Serde for [`DatabaseId`], as 32 hexadecimal digits.
+/// The cluster of a manifest that names none, until its version is known.
+fn no_cluster() -> ClusterId {
+    ClusterId([0; 16])
+}
+
+impl From<[u8; 16]> for ClusterId {
+    fn from(bytes: [u8; 16]) -> ClusterId {
+        ClusterId(bytes)
+    }
+}
+
+impl From<ClusterId> for [u8; 16] {
+    fn from(id: ClusterId) -> [u8; 16] {
+        id.0
+    }
+}
+
+/// Serde for [`DatabaseId`] and [`ClusterId`], as 32 hexadecimal digits.
 mod hexadecimal {
-    use firn_log::DatabaseId;
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
-    pub fn serialize<S: Serializer>(id: &DatabaseId, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&format!("{:032x}", u128::from_be_bytes(id.0)))
+    pub fn serialize<I, S>(id: &I, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        I: Copy + Into<[u8; 16]>,
+        S: Serializer,
+    {
+        serializer.serialize_str(&format!("{:032x}", u128::from_be_bytes((*id).into())))
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<DatabaseId, D::Error> {
+    pub fn deserialize<'de, I: From<[u8; 16]>, D: Deserializer<'de>>(deserializer: D) -> Result<I, D::Error> {
         let digits = String::deserialize(deserializer)?;
         let number = u128::from_str_radix(&digits, 16).map_err(D::Error::custom)?;
-        Ok(DatabaseId(number.to_be_bytes()))
+        Ok(I::from(number.to_be_bytes()))
     }
 }
 
@@ -272,6 +329,7 @@ mod tests {
         let blocks = Some(vec![FileBlock(7, 5), FileBlock(9, 3)]);
         Manifest {
             database: DatabaseId([0xab; 16]),
+            cluster: ClusterId([0xc1; 16]),
             complete: true,
             checkpoint: 3,
             time: 99,
@@ -295,15 +353,18 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 5 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 6 crc32c="), "{text}");
+        assert!(text.contains("\"cluster\": \"c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1\""), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
-        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 5));
+        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 6));
     }
 
     #[test]
     fn the_versions_before_can_be_read() {
         let bytes = manifest().encode();
-        for version in 1..=4 {
+        // Of the cluster of the database itself.
+        let manifest = || Manifest { cluster: ClusterId([0xab; 16]), ..self::tests::manifest() };
+        for version in 1..=5 {
             let before = [format!("FIRNDB {version}").as_bytes(), &bytes[8..]].concat();
             let read = Manifest::decode(&before, Path::new("MANIFEST")).unwrap();
             assert_eq!(read, (manifest(), version));
@@ -316,11 +377,13 @@ mod tests {
             Manifest::decode(before.as_bytes(), Path::new("MANIFEST")).unwrap().0
         };
         // The fourth had no history.
-        let read = without(4, &["checksum", "epoch", "wall_time"]);
+        let read = without(5, &["cluster"]);
+        assert_eq!(read, manifest());
+        let read = without(4, &["cluster", "checksum", "epoch", "wall_time"]);
         assert_eq!(read, Manifest { checksum: 0, epoch: 0, wall_time: 0, ..manifest() });
         assert_eq!(read.point(), LogPoint { lsn: Lsn(4711), ..LogPoint::START });
         // The first two had neither of these, and nothing in their files was later than the checkpoint.
-        let read = without(2, &["until", "needed", "checksum", "epoch", "wall_time"]);
+        let read = without(2, &["cluster", "until", "needed", "checksum", "epoch", "wall_time"]);
         assert_eq!((read.until(), read.needed), (read.time(), 0));
     }
 

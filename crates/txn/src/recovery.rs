@@ -31,11 +31,12 @@ use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
 use crate::config::Config;
+use crate::copying::Folders;
 use crate::engine::Recovered;
 use crate::index_build::build_index;
 use crate::manifest::{
-    DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, checkpoint_directory,
-    log_directory,
+    ClusterId, DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest,
+    checkpoint_directory, log_directory,
 };
 use crate::sequence::SequenceState;
 use crate::table_file;
@@ -73,16 +74,8 @@ pub(crate) fn open(
     };
     config.block_bytes = manifest.block_bytes as usize;
 
-    let mut rebuilt = load(&*disk, directory, &manifest, config.threads, memory)?;
-    let log_directory = log_directory(directory);
-    check_that_there_is_a_log(&*disk, &log_directory)?;
-    let mut reader = Reader::open(&*disk, &log_directory, manifest.database, manifest.point())?;
-    let spills = SpillReader { disk: &*disk, directory: &log_directory, database: manifest.database };
-    let checkpoint_directory = checkpoint_directory(directory);
-    let beside = Beside { spills, disk: &*disk, loads: &checkpoint_directory };
-    rebuilt.replay(&mut reader, beside, config.threads)?;
-    check_that_the_log_reaches(reader.position(), &manifest, &log_directory)?;
-    let tables = finish(&rebuilt, config.threads)?;
+    let (rebuilt, tables, point) =
+        rebuild(&*disk, &Folders::of(directory), &manifest, None, config.threads, memory)?;
     let Rebuilt { catalog, mut sequences, spilled, loaded, .. } = rebuilt;
     sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
 
@@ -94,7 +87,7 @@ pub(crate) fn open(
         // First, since earlier versions would not find what is written from now on.
         manifest.write(&*disk, directory)?;
     }
-    let log = Log::open(disk.clone(), &log_directory, manifest.database, reader.point(), config.log)?;
+    let log = Log::open(disk.clone(), &log_directory(directory), manifest.database, point, config.log)?;
     log.retain_spills(spilled, manifest.position())?;
     let store =
         Store::new(disk.clone(), directory.to_owned(), lock, manifest, &tables, rebuilt.changed, loaded);
@@ -108,6 +101,28 @@ pub(crate) fn open(
         log: Some(log),
         store: Some(store),
     })
+}
+
+/// Reads a directory into memory, with the log up to `end` or up to its end, and checks all of it. Changes nothing there. Returns
+/// also where the log ended.
+pub(crate) fn rebuild(
+    disk: &dyn Disk,
+    folders: &Folders,
+    manifest: &Manifest,
+    end: Option<Lsn>,
+    threads: usize,
+    memory: &Arc<MemoryBudget>,
+) -> Result<(Rebuilt, HashMap<TableId, Arc<Table>>, LogPoint)> {
+    let Folders { checkpoint, log } = folders;
+    let mut rebuilt = load(disk, checkpoint, manifest, threads, memory)?;
+    check_that_there_is_a_log(disk, log)?;
+    let mut reader = Reader::open(disk, log, manifest.database, manifest.point())?;
+    end.into_iter().for_each(|end| reader.end_at(end));
+    let spills = SpillReader { disk, directory: log, database: manifest.database };
+    rebuilt.replay(&mut reader, Beside { spills, disk, loads: checkpoint }, threads)?;
+    check_that_the_log_reaches(reader.position(), manifest, log)?;
+    let tables = finish(&rebuilt, threads)?;
+    Ok((rebuilt, tables, reader.point()))
 }
 
 /// Locks the directory. The last handle of a database may be one of its own threads, which releases the lock
@@ -129,8 +144,10 @@ fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
 fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config) -> Result<Recovered> {
     let (log_directory, checkpoint_directory) = (log_directory(directory), checkpoint_directory(directory));
     let new = Recovered::nothing();
+    let database = DatabaseId(random::secret_bytes());
     let mut manifest = Manifest {
-        database: DatabaseId(random::secret_bytes()),
+        database,
+        cluster: ClusterId(database.0),
         complete: false,
         checkpoint: 0,
         time: 0,
@@ -221,10 +238,10 @@ fn check_that_the_log_reaches(end: Lsn, manifest: &Manifest, log_directory: &Pat
     .with_hint("Restore the database directory from a backup."))
 }
 
-/// The contents of the checkpoint.
+/// The contents of the checkpoint, whose files are in `folder`.
 fn load(
     disk: &dyn Disk,
-    directory: &Path,
+    folder: &Path,
     manifest: &Manifest,
     threads: usize,
     memory: &Arc<MemoryBudget>,
@@ -256,7 +273,7 @@ fn load(
     thread::for_each("firn-load", threads, &files, |file| {
         let table = rebuilt.tables.read().get(&TableId(file.table)).cloned();
         let table = table.expect("the manifest, whose checksum is valid, describes the tables of its files");
-        table_file::load(disk, &checkpoint_directory(directory), file, &table)?;
+        table_file::load(disk, folder, file, &table)?;
         let cold =
             file.blocks.iter().flatten().map(|FileBlock(number, _)| (table.clone(), BlockNumber(*number)));
         loaded.lock().extend(cold);

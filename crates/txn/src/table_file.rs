@@ -110,7 +110,7 @@ fn block_of(row_ids: &UInt64Array) -> u64 {
 /// Error: XX001 if the file is missing or differs from the manifest.
 pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {
     let path = directory.join(&entry.name);
-    let file = disk.open(&path).map_err(|error| match error.state() {
+    let file = disk.open_to_read(&path).map_err(|error| match error.state() {
         SqlState::UNDEFINED_FILE => damaged(&path, "it is missing"),
         _ => error,
     })?;

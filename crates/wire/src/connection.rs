@@ -11,6 +11,7 @@ use firn_session::server::{ServerConnection as _, ServerDatabase as _};
 use crate::client::{Client, Next, Sink};
 use crate::decode::{Message, Startup, decode_message, decode_startup};
 use crate::encode::{self, Authentication, Severity};
+use crate::replication;
 use crate::scram::{self, Channel, Exchange};
 use crate::server::{Auth, Encrypting, Registration, Shared};
 use crate::socket::{Arrived, End, Input, Socket};
@@ -39,11 +40,15 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
         Sink { output: encode::Output::default(), socket: socket.clone(), read_timeout: None, flushes: 0 };
     let end = match start(&mut input, &mut sink, shared) {
         // Both are dropped before the last message: the client's open transaction is rolled back by then.
-        Ok(Some((mut client, _registration))) => {
+        Ok(Some(Started { mut client, _registration, is_for_replication })) => {
             client.set_terminate_hook(socket, &is_ended);
             client.cancel_when_gone(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
-            serve_messages(&mut client, &mut input, &mut sink, shared)
+            let served = match is_for_replication {
+                true => replication::serve(&mut input, &mut sink, shared),
+                false => try_serve_messages(&mut client, &mut input, &mut sink, shared),
+            };
+            served.err().unwrap_or(Fate::Gone)
         }
         Ok(None) => return,
         Err(end) => end,
@@ -61,8 +66,15 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
     }
 }
 
+/// A connection that has passed its start-up.
+struct Started {
+    client: Client,
+    _registration: Registration,
+    is_for_replication: bool,
+}
+
 /// Why a connection ends.
-enum Fate {
+pub(crate) enum Fate {
     /// The client has gone, or the server stops.
     Gone,
     /// The client gets this error.
@@ -87,13 +99,6 @@ impl From<io::Error> for Fate {
 impl From<Error> for Fate {
     fn from(error: Error) -> Fate {
         Fate::Refused(error)
-    }
-}
-
-fn serve_messages(client: &mut Client, input: &mut Input, sink: &mut Sink, shared: &Shared) -> Fate {
-    match try_serve_messages(client, input, sink, shared) {
-        Ok(()) => Fate::Gone,
-        Err(fate) => fate,
     }
 }
 
@@ -148,7 +153,7 @@ fn start(
     input: &mut Input,
     sink: &mut Sink,
     shared: &Arc<Shared>,
-) -> std::result::Result<Option<(Client, Registration)>, Fate> {
+) -> std::result::Result<Option<Started>, Fate> {
     // A request for TLS on a socket of this machine's file system is declined, as PostgreSQL does.
     let tls = shared.tls.as_ref().filter(|_| sink.socket.is_tcp());
     sink.socket.set_deadline(Some(clock::now() + shared.config.startup_timeout))?;
@@ -228,7 +233,8 @@ fn start(
     let mut client = Client::new(session);
     client.ready(&mut sink.output);
     sink.socket.set_deadline(None)?;
-    Ok(Some((client, registration)))
+    let is_for_replication = parameters.is_for_replication;
+    Ok(Some(Started { client, _registration: registration, is_for_replication }))
 }
 
 /// Replies that the server does not have the encryption that the client asks for.
@@ -317,6 +323,8 @@ struct Parameters {
     database: String,
     /// Name and value, to be set in the session.
     settings: Vec<(String, String)>,
+    /// Whether the connection is for replication.
+    is_for_replication: bool,
     /// Options of the protocol that we do not know.
     unknown_options: Vec<String>,
 }
@@ -327,6 +335,7 @@ impl Parameters {
             user: String::new(),
             database: String::new(),
             settings: Vec::new(),
+            is_for_replication: false,
             unknown_options: Vec::new(),
         };
         for (name, value) in raw {
@@ -337,7 +346,8 @@ impl Parameters {
                 "database" => parameters.database = value,
                 "replication" => match value.as_str() {
                     "false" | "off" | "no" | "0" => {}
-                    _ => return Err(Error::unsupported("the replication protocol")),
+                    "firn" => parameters.is_for_replication = true,
+                    _ => return Err(Error::unsupported("the replication protocol of PostgreSQL")),
                 },
                 // Some clients quote it.
                 "client_encoding" => parameters.settings.push((name, value.trim_matches('\'').to_owned())),

@@ -242,6 +242,12 @@ pub(crate) fn copy_done(output: &mut Output) {
     output.extend_from_slice(b"c\0\0\0\x04");
 }
 
+/// Data in both directions follow.
+pub(crate) fn copy_both_response(output: &mut Output) {
+    // In binary format, without columns.
+    message(output, b'W', |output| output.extend_from_slice(&[1, 0, 0]));
+}
+
 pub(crate) fn copy_data(output: &mut Output, data: &[u8]) {
     message(output, b'd', |output| output.extend_from_slice(data));
 }

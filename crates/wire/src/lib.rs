@@ -29,12 +29,14 @@ mod tls;
 
 mod client;
 mod connection;
+mod replication;
 mod server;
 
 mod flight;
 
 pub use certificate::channel_end_point;
 pub use flight::{FlightConfig, FlightServer};
+pub use replication::{ReplicationChannel, ReplicationService};
 pub use scram::{Users, Verifier};
 pub use server::{Auth, Server, WireConfig};
 pub use tls::Tls;

@@ -24,6 +24,7 @@ use tokio_rustls::rustls::ServerConfig;
 
 use crate::connection;
 use crate::encode::{self, Severity};
+use crate::replication::ReplicationService;
 use crate::scram::Users;
 use crate::socket::Socket;
 use crate::tls::Tls;
@@ -59,6 +60,8 @@ pub struct WireConfig {
     pub max_message_bytes: usize,
     /// How long a client may take to authenticate.
     pub startup_timeout: Duration,
+    /// What serves connections that ask for replication; without it they are refused (0A000).
+    pub replication: Option<Arc<dyn ReplicationService>>,
 }
 
 impl Default for WireConfig {
@@ -71,6 +74,7 @@ impl Default for WireConfig {
             max_connections: 100,
             max_message_bytes: 256 << 20,
             startup_timeout: Duration::from_secs(60),
+            replication: None,
         }
     }
 }

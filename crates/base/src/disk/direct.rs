@@ -6,7 +6,7 @@
 //! [`PAGE_BYTES`]; a [`PageBuffer`] has such an address. If a file system does not support direct I/O, writes
 //! use the cache.
 
-use super::{DiskFile, RealFile, io_error};
+use super::{DiskFile, FILE_MODE, RealFile, io_error};
 use crate::Result;
 use crate::sync::Arc;
 use std::fs;
@@ -27,7 +27,8 @@ struct DirectFile {
 /// Creates a file to be written without the cache, if its file system supports it.
 pub(super) fn create(path: &Path) -> Result<Arc<dyn DiskFile>> {
     let failed = |error| io_error("create file", path, &error);
-    let file = fs::OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path);
+    let mut options = fs::OpenOptions::new();
+    let file = options.read(true).write(true).create(true).truncate(true).mode(FILE_MODE).open(path);
     let cached = RealFile { file: file.map_err(failed)?, path: path.to_owned() };
     let direct = fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(path);
     // If that is not possible, for any reason, the cache is used.

@@ -445,6 +445,20 @@ impl Disk for SimulatedDisk {
         Ok(names)
     }
 
+    fn remove_directory(&self, path: &Path) -> Result<()> {
+        let mut state = self.0.lock();
+        state.operate("remove directory", path)?;
+        let is_full = state.names.keys().chain(&state.directories).any(|other| other.parent() == Some(path));
+        if is_full {
+            return Err(io_error("remove directory", path, &io::ErrorKind::DirectoryNotEmpty.into()));
+        }
+        if state.directories.remove(path) {
+            Ok(())
+        } else {
+            Err(io_error("remove directory", path, &missing()))
+        }
+    }
+
     fn sync_directory(&self, directory: &Path) -> Result<()> {
         let mut state = self.0.lock();
         state.operate("sync directory", directory)?;

@@ -224,14 +224,28 @@ pub(super) fn pg_stat_database(source: &Source) -> Vec<Row> {
     }]
 }
 
-/// Nothing is archived, and no process of its own writes blocks; what PostgreSQL counts of these is 0.
+/// What the archiver has done since its counts were reset.
 pub(super) fn pg_stat_archiver(source: &Source) -> Vec<Row> {
-    let zero = |name: &'static str| (name, Cell::Integer(0));
-    let mut row = vec![zero("archived_count"), zero("failed_count")];
-    row.push(("stats_reset", reset(source, |resets| resets.archiver)));
+    let Some(asking) = source.session() else { return Vec::new() };
+    let counts = asking.sessions().archiver();
+    let counts = asking.sessions().with_resets(|resets| match &resets.archiver {
+        Some((at, earlier)) => counts.since(*at, earlier),
+        None => counts,
+    });
+    let (archived, failed) = (counts.last_archived, counts.last_failed);
+    let mut row = row! {
+        "archived_count": counts.archived as i64,
+        "last_archived_wal": archived.as_ref().map(|(segment, _)| segment.clone()),
+        "last_archived_time": archived.map(|(_, at)| at),
+        "failed_count": counts.failed as i64,
+        "last_failed_wal": failed.as_ref().map(|(segment, _)| segment.clone()),
+        "last_failed_time": failed.map(|(_, at)| at),
+    };
+    row.push(("stats_reset", reset(source, |resets| resets.archiver.as_ref().map(|(at, _)| *at))));
     vec![row]
 }
 
+/// No process of its own writes blocks; what PostgreSQL counts of that is 0.
 pub(super) fn pg_stat_bgwriter(source: &Source) -> Vec<Row> {
     const COUNTS: [&str; 8] = [
         "checkpoints_timed",

@@ -144,6 +144,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
         Ok(source.session().map(|asking| asking.engine().log_bytes().1 as i64).into())
     }),
     spec("pg_switch_wal", log_place),
+    spec("pg_create_restore_point", create_restore_point),
     spec("pg_is_wal_replay_paused", no_recovery),
     spec("pg_last_wal_receive_lsn", none),
     spec("pg_last_wal_replay_lsn", none),
@@ -649,6 +650,17 @@ fn client(source: &Source) -> Result<Client> {
 
 fn log_place(source: &Source, _: &[Cell]) -> Result<Cell> {
     Ok(source.session().map(|asking| asking.engine().log_bytes().0 as i64).into())
+}
+
+fn create_restore_point(source: &Source, arguments: &[Cell]) -> Result<Cell> {
+    const LONGEST: usize = 63;
+    let name = text(&arguments[0]);
+    if name.len() > LONGEST {
+        let message = format!("value too long for restore point (maximum {LONGEST} characters)");
+        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
+    }
+    let asking = source.session().ok_or_else(no_session)?;
+    Ok((asking.engine().create_restore_point(&name)?.0 as i64).into())
 }
 
 fn no_recovery(_: &Source, _: &[Cell]) -> Result<Cell> {

@@ -9,7 +9,7 @@ use firn_base::sync::Arc;
 use firn_base::{Lsn, SqlState, SqlType, Value, clock, thread};
 use firn_log::{LogOptions, LogPoint, Record};
 use firn_storage::arrow;
-use firn_txn::{Config, Engine, Transaction, pin};
+use firn_txn::{Config, Engine, Folders, Transaction, pin};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -69,11 +69,12 @@ fn a_pinned_checkpoint_is_retained_with_its_log_and_can_be_copied() {
     let (disk, engine) = database();
     change(&engine, 1);
     let pinned = engine.pin_checkpoint("a copy").unwrap();
-    let named: Vec<PathBuf> =
-        pinned.files().map(|(name, _)| directory().join("checkpoint").join(name)).collect();
+    let named: Vec<PathBuf> = pinned.files().map(|file| Folders::of(&directory()).path(&file)).collect();
     assert!(!named.is_empty());
-    for (path, (_, bytes)) in named.iter().zip(pinned.files()) {
+    for (path, file) in named.iter().zip(pinned.files()) {
+        let (bytes, crc) = file.content.unwrap();
         assert_eq!(disk.open(path).unwrap().len().unwrap(), bytes);
+        assert_eq!(crc32c::crc32c(&(&*disk as &dyn Disk).read(path).unwrap()), crc);
     }
     for key in 2..10 {
         change(&engine, key);
@@ -290,8 +291,7 @@ fn a_pin_that_ends_while_a_checkpoint_is_written_gives_its_files_back() {
         let pinned = engine.pin_checkpoint("a copy").unwrap();
         change(&engine, 1);
         engine.checkpoint().unwrap();
-        let named: Vec<PathBuf> =
-            pinned.files().map(|(name, _)| directory().join("checkpoint").join(name)).collect();
+        let named: Vec<PathBuf> = pinned.files().map(|file| Folders::of(&directory()).path(&file)).collect();
         disk.set_sync_time(Duration::from_millis(5));
         let checkpoint = thread::spawn("checkpoint", {
             let engine = engine.clone();

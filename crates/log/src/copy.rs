@@ -1,0 +1,225 @@
+//! A copy of a log: the segment headers and groups of another log, stored byte for byte.
+//!
+//! A copy may begin at any group. What precedes that group in its segment is missing: the file has zeros there. A
+//! [`Reader`](crate::Reader) reads a copy from its beginning on like any log, and [`Log::open`](crate::Log::open) writes on where
+//! it ends.
+//!
+//! Invariant: everything in the files before [`LogCopy::point`] are whole groups that follow one another, and nothing is behind
+//! them. So what a program that was killed has left of a group is removed when the copy is opened again.
+
+use crate::format::{
+    DATA_START, DatabaseId, FORMAT_VERSION, GROUP_HEADER_LEN, GroupHeader, LogPoint, SEGMENT_HEADER_LEN,
+    SegmentHeader,
+};
+use crate::segments::{Found, in_force, open_segment_to_read, segment_names};
+use firn_base::disk::{Disk, DiskFile};
+use firn_base::sync::Arc;
+use firn_base::{Error, Lsn, Result, SqlState};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+
+/// The name of a file that is becoming a segment.
+const PREPARING: &str = "preparing.tmp";
+
+/// The copy of a log, while it is written.
+#[derive(Debug)]
+pub struct LogCopy {
+    disk: Arc<dyn Disk>,
+    directory: PathBuf,
+    database: DatabaseId,
+    point: LogPoint,
+    /// The segment of the next group, and those after it that have begun. Before the first group none needs to be here.
+    segments: VecDeque<Copied>,
+    /// Files that have been written to since the last [`LogCopy::sync`].
+    unsynced: Vec<Arc<dyn DiskFile>>,
+}
+
+#[derive(Debug)]
+struct Copied {
+    header: SegmentHeader,
+    /// Where the next one begins.
+    end: Lsn,
+    file: Arc<dyn DiskFile>,
+}
+
+impl LogCopy {
+    /// An empty copy that begins at `from`, in a directory that is created. Files of a log there are removed.
+    pub fn create(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        database: DatabaseId,
+        from: LogPoint,
+    ) -> Result<LogCopy> {
+        disk.create_directory(directory)?;
+        for name in segment_names(&*disk, directory)?.into_iter().rev() {
+            disk.remove(&directory.join(name.to_string()))?;
+        }
+        let directory = directory.to_owned();
+        let (segments, unsynced) = (VecDeque::new(), Vec::new());
+        Ok(LogCopy { disk, directory, database, point: from, segments, unsynced })
+    }
+
+    /// Writes on at `at`, where a reader of the copy has ended or which it has passed. What is behind that is removed.
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        database: DatabaseId,
+        at: LogPoint,
+    ) -> Result<LogCopy> {
+        let (names, replaced) = in_force(segment_names(&*disk, directory)?);
+        let mut copy = LogCopy {
+            disk,
+            directory: directory.to_owned(),
+            database,
+            point: at,
+            segments: VecDeque::new(),
+            unsynced: Vec::new(),
+        };
+        let mut superfluous = replaced;
+        let mut last = None;
+        for name in names {
+            match open_segment_to_read(&*copy.disk, directory, name, database)? {
+                Found::Segment(segment) if segment.header.first < at.lsn => last = Some(segment),
+                _ => superfluous.push(name),
+            }
+        }
+        // The last one first, so that no segment is missing before another.
+        superfluous.sort_unstable();
+        for name in superfluous.into_iter().rev() {
+            copy.disk.remove(&directory.join(name.to_string()))?;
+        }
+        if let Some(last) = last {
+            let file = copy.disk.open(&last.path)?;
+            file.set_len(DATA_START + (at.lsn.0 - last.header.first.0))?;
+            file.sync()?;
+            copy.segments.push_back(Copied { header: last.header, end: last.header.end(), file });
+        }
+        copy.disk.sync_directory(directory)?;
+        Ok(copy)
+    }
+
+    /// Where it ends.
+    pub fn point(&self) -> LogPoint {
+        self.point
+    }
+
+    /// Begins a segment, whose header is given as it is in its file. A segment that has begun already is passed over.
+    ///
+    /// Error: XX001 if it is no header of a segment that can follow.
+    pub fn begin_segment(&mut self, header: &[u8; SEGMENT_HEADER_LEN]) -> Result<()> {
+        let name = SegmentHeader::name_in(header);
+        let path = self.directory.join(name.to_string());
+        let header = SegmentHeader::decode(header, &path, name, self.database)?;
+        if self.segments.iter().any(|segment| segment.header == header) {
+            return Ok(());
+        }
+        let follows = match self.segments.back() {
+            None => (header.first..=header.end()).contains(&self.point.lsn),
+            Some(last) => {
+                last.header.number + 1 == header.number
+                    && self.point.lsn <= header.first
+                    && (last.header.first..=last.end).contains(&header.first)
+            }
+        };
+        if !follows || header.version != FORMAT_VERSION {
+            return Err(self.invalid(&format!("segment {name} does not follow")));
+        }
+        // It gets its name only after its header is on disk: a segment with a torn header is damage.
+        let temporary = self.directory.join(PREPARING);
+        let file = self.disk.create(&temporary)?;
+        file.write_at(&header.encode(), 0)?;
+        file.sync()?;
+        self.disk.rename(&temporary, &path)?;
+        self.disk.sync_directory(&self.directory)?;
+        if let Some(last) = self.segments.back_mut() {
+            last.end = header.first;
+        }
+        self.segments.push_back(Copied { header, end: header.end(), file });
+        Ok(())
+    }
+
+    /// Appends whole groups, whose segments have begun. They are durable after [`LogCopy::sync`].
+    ///
+    /// Error: XX001 if they are no groups that follow.
+    pub fn append(&mut self, groups: &[u8]) -> Result<()> {
+        let (begin, mut rest) = (self.point.lsn, groups);
+        while !rest.is_empty() {
+            let length = self.check(rest)?;
+            rest = &rest[length..];
+        }
+        self.write(groups, begin)?;
+        let end = self.point.lsn;
+        while self.segments.len() > 1 && self.segments[0].end <= end {
+            self.segments.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Checks the group at the front of some bytes, and moves the end behind it. Returns its length.
+    fn check(&mut self, bytes: &[u8]) -> Result<usize> {
+        let lsn = self.point.lsn;
+        let segment = self.segments.iter().find(|segment| (segment.header.first..segment.end).contains(&lsn));
+        let Some(segment) = segment.map(|segment| segment.header) else {
+            return Err(self.invalid("there is no segment for it"));
+        };
+        let header = bytes.get(..GROUP_HEADER_LEN).and_then(|bytes| GroupHeader::decode(bytes, &segment));
+        let header = header.ok_or_else(|| self.invalid("it has no header"))?;
+        let length =
+            usize::try_from(header.length).ok().and_then(|length| length.checked_add(GROUP_HEADER_LEN));
+        let group = length.and_then(|length| bytes.get(..length));
+        let group = group.ok_or_else(|| self.invalid("it is not whole"))?;
+        let seal = header.seal;
+        if crc32c::crc32c(&group[4..]) != header.crc {
+            return Err(self.invalid("its checksum is wrong"));
+        }
+        let is_next = seal.lsn == lsn
+            && (seal.salt, seal.epoch) == (segment.salt, segment.epoch)
+            && seal.previous == self.point.checksum
+            && seal.epoch >= self.point.epoch
+            && seal.wall_time >= self.point.wall_time;
+        if !is_next {
+            return Err(self.invalid("it does not follow the one before it"));
+        }
+        self.point = LogPoint {
+            lsn: Lsn(lsn.0 + group.len() as u64),
+            checksum: header.crc,
+            epoch: seal.epoch,
+            wall_time: seal.wall_time,
+        };
+        Ok(group.len())
+    }
+
+    /// Writes checked groups into their segments.
+    fn write(&mut self, mut bytes: &[u8], mut at: Lsn) -> Result<()> {
+        for segment in &self.segments {
+            if bytes.is_empty() || segment.end <= at {
+                continue;
+            }
+            let (part, rest) = bytes.split_at(bytes.len().min((segment.end.0 - at.0) as usize));
+            segment.file.write_at(part, DATA_START + (at.0 - segment.header.first.0))?;
+            if !self.unsynced.iter().any(|file| Arc::ptr_eq(file, &segment.file)) {
+                self.unsynced.push(segment.file.clone());
+            }
+            (bytes, at) = (rest, Lsn(at.0 + part.len() as u64));
+        }
+        if bytes.is_empty() { Ok(()) } else { Err(self.invalid("there is no segment for its end")) }
+    }
+
+    /// Makes everything that has been appended durable.
+    pub fn sync(&mut self) -> Result<()> {
+        while let Some(file) = self.unsynced.last() {
+            file.sync()?;
+            self.unsynced.pop();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn invalid(&self, what: &str) -> Error {
+        Error::new(
+            SqlState::DATA_CORRUPTED,
+            format!("the group at position {} cannot be copied: {what}", self.point.lsn.0),
+        )
+        .with_hint("Begin the copy again.")
+    }
+}

@@ -1,0 +1,491 @@
+//! The archive: a copy of a database's log that is written while the database runs, so that a backup can be restored to any commit
+//! after it.
+//!
+//! ```text
+//! directory/archive/<cluster>/
+//!   LOCK                   locked while a server archives there
+//!   1/                     a run: an uninterrupted part of the cluster's log
+//!     RUN                  where it begins, how far it is on disk at least, until when it is complete
+//!     PRUNED               where it begins since a part was removed
+//!     log/                 a copy of the log's segments, and of the spill files that it names
+//!     checkpoint/          copies of the files of loads that it names
+//!   2/                     the next run; between the two, something is missing
+//! ```
+//!
+//! An [`Archiver`] follows the log, and retains what it has not archived yet. While it fails, it tries again and the log grows, up
+//! to `max_slot_wal_keep_size`. Then it begins a new run: a backup made before that can be restored to commits before the gap only.
+//!
+//! Invariant: the files that a group names are on disk before the group is written.
+
+use crate::backup::{ArchivedRun, Repository, identifier, point, read_described, write_described};
+use crate::source::is_out_of_reach;
+use firn_base::disk::{Disk, DiskFile, DiskLock};
+use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use firn_base::thread::{self, JoinHandle};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_log::format::SegmentName;
+use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Reader, SegmentHeader, Waited};
+use firn_txn::{DatabaseFile, Engine, Folders, files_named_by};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const RUN: &str = "RUN";
+const PRUNED: &str = "PRUNED";
+const LOCK: &str = "LOCK";
+const WORD: &str = "FIRNARCHIVE";
+const VERSION: u32 = 1;
+/// The name of an archiver as a holder of a pin.
+const HOLDER: &str = "archive";
+
+/// How much is archived before it is synced.
+const BATCH_BYTES: u64 = 4 << 20;
+/// How much of a file is copied at once.
+const CHUNK_BYTES: usize = 1 << 20;
+/// The description of a run is written this often at most, while something is archived, …
+const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
+/// … and this often at least.
+const DESCRIBE_IDLE: Duration = Duration::from_secs(10);
+/// How long to wait after a failure.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// What is known of a run.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The database whose log it is.
+    #[serde(with = "identifier")]
+    pub database: DatabaseId,
+    /// Where it begins.
+    #[serde(with = "point")]
+    pub begin: LogPoint,
+    /// It is on disk up to there at least.
+    #[serde(with = "point")]
+    pub end: LogPoint,
+    /// Every commit that was acknowledged before this time is in it, if it is after its beginning. In microseconds since 1970 UTC.
+    pub complete_until: i64,
+}
+
+/// Where a run begins since a part of it was removed.
+#[derive(Serialize, Deserialize)]
+struct Pruned {
+    #[serde(with = "point")]
+    begin: LogPoint,
+}
+
+/// What an archiver has done, as `pg_stat_archiver` shows it. Times are in microseconds since 1970 UTC.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct ArchiverStatus {
+    /// How many segments it has archived to their ends.
+    pub archived: u64,
+    /// The segment that was archived last, and when.
+    pub last_archived: Option<(String, i64)>,
+    /// How often it has failed.
+    pub failures: u64,
+    /// The segment at which it failed last, when, and why.
+    pub last_failure: Option<(String, i64, String)>,
+    /// The log before this position is in the archive, from the beginning of the run on.
+    pub position: Option<Lsn>,
+    /// How often a part of the log has been lost for the archive, so that the next backup should be a full one.
+    pub gaps: u64,
+}
+
+/// Archives the log of a database on a thread of its own, until it is stopped.
+#[derive(Debug)]
+pub struct Archiver {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    stopping: AtomicBool,
+    status: Mutex<ArchiverStatus>,
+    stopped: Condvar,
+}
+
+impl Archiver {
+    /// Begins to archive in the folder for archives of a directory with backups, which is created if it does not exist.
+    ///
+    /// Errors: 55000 if the database is in memory, or the directory has other files; 55006 if another server archives the same
+    /// cluster there; those of the disk.
+    pub fn start(engine: Arc<Engine>, disk: Arc<dyn Disk>, directory: &Path) -> Result<Archiver> {
+        let (database, cluster) = engine.identity().ok_or_else(|| {
+            let message = "a database in memory has no log to archive";
+            Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use --data DIR.")
+        })?;
+        let repository = Repository::open_or_create(disk.clone(), directory)?;
+        let folder = repository.archive_folder(cluster);
+        disk.create_directory(&folder)?;
+        let lock = disk.lock(&folder.join(LOCK)).map_err(|error| match error.state() {
+            SqlState::OBJECT_IN_USE => {
+                let message = format!("another server archives its log in \"{}\"", folder.display());
+                Error::new(SqlState::OBJECT_IN_USE, message).with_hint("Name another directory.")
+            }
+            _ => error,
+        })?;
+        let shared = Arc::new(Shared {
+            stopping: AtomicBool::new(false),
+            status: Mutex::default(),
+            stopped: Condvar::new(),
+        });
+        let mut worker =
+            Worker { engine, disk, database, folder, _lock: lock, shared: shared.clone(), gap: false };
+        // Whatever is wrong from the beginning is reported at once.
+        let writing = worker.open()?;
+        let thread = thread::spawn("firn-archive", move || worker.work(writing));
+        Ok(Archiver { shared, thread: Some(thread) })
+    }
+
+    /// What it has done since it was started.
+    pub fn status(&self) -> ArchiverStatus {
+        self.shared.status.lock().clone()
+    }
+
+    /// A handle that shows what it has done.
+    pub fn watch(&self) -> impl Fn() -> ArchiverStatus + Send + Sync + use<> {
+        let shared = self.shared.clone();
+        move || shared.status.lock().clone()
+    }
+
+    /// Archives what is on disk by now, and ends.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // Release: pairs with the load of the worker, which archives everything that is durable by then.
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.stopped.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // Its panic was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Archiver {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+struct Worker {
+    engine: Arc<Engine>,
+    disk: Arc<dyn Disk>,
+    database: DatabaseId,
+    /// Of the cluster.
+    folder: PathBuf,
+    _lock: DiskLock,
+    shared: Arc<Shared>,
+    /// Whether a part of the log has been lost, so that a new run begins.
+    gap: bool,
+}
+
+/// A run that is being written.
+struct Writing {
+    directory: PathBuf,
+    run: Run,
+    log: LogCopy,
+    follower: Follower,
+    /// The last segment that was begun.
+    segment: Option<SegmentHeader>,
+    described: clock::Instant,
+}
+
+impl Worker {
+    fn work(&mut self, writing: Writing) {
+        let mut writing = Some(writing);
+        loop {
+            let is_stopping = self.shared.stopping.load(Ordering::Acquire);
+            let outcome = match writing.as_mut() {
+                Some(writing) => self.archive(writing, is_stopping),
+                None => self.open().map(|opened| {
+                    writing = Some(opened);
+                    false
+                }),
+            };
+            match outcome {
+                Ok(is_done) if is_done && is_stopping => return,
+                Ok(_) => {}
+                Err(error) => {
+                    self.note_failure(&error, writing.as_ref());
+                    if is_stopping {
+                        return;
+                    }
+                    // What a failed write has left is found when the run is opened again. Until then the pin stays.
+                    let held = writing.take();
+                    self.gap |= held.as_ref().is_some_and(|held| held.follower.pin().position().is_err());
+                    self.rest();
+                    let reopened = self.open();
+                    drop(held);
+                    match reopened {
+                        Ok(opened) => writing = Some(opened),
+                        Err(error) => self.note_failure(&error, None),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sleeps for a while, or until it is to stop.
+    fn rest(&self) {
+        let mut status = self.shared.status.lock();
+        if !self.shared.stopping.load(Ordering::Acquire) {
+            self.shared.stopped.wait_for(&mut status, RETRY_AFTER);
+        }
+    }
+
+    fn note_failure(&self, error: &Error, writing: Option<&Writing>) {
+        let name =
+            writing.and_then(|writing| writing.segment).map_or_else(String::new, |it| it.name().to_string());
+        let mut status = self.shared.status.lock();
+        status.failures += 1;
+        status.last_failure = Some((name, clock::wall_clock_micros(), error.to_string()));
+    }
+
+    /// Opens the newest run where it ends, or begins another one.
+    fn open(&mut self) -> Result<Writing> {
+        let found = runs(&*self.disk, &self.folder)?;
+        let mut number = found.len() as u64 + 1;
+        while self.disk.exists(&self.folder.join(number.to_string()))? {
+            number += 1;
+        }
+        if let Some((directory, run)) = found.into_iter().next_back().filter(|_| !self.gap) {
+            match self.continue_run(&directory, run) {
+                // The log is not retained from there on, or has another history.
+                Err(error) if is_out_of_reach(&error) => self.note_gap(),
+                opened => return opened,
+            }
+        } else if self.gap {
+            self.note_gap();
+        }
+        let begin = self.engine.log_point()?;
+        let directory = self.folder.join(number.to_string());
+        for folder in Folders::of(&directory).both() {
+            self.disk.create_directory(folder)?;
+        }
+        let follower = self.engine.follow(HOLDER, begin)?;
+        let log = LogCopy::create(self.disk.clone(), &Folders::of(&directory).log, self.database, begin)?;
+        let run = Run { database: self.database, begin, end: begin, complete_until: i64::MIN };
+        let mut writing = Writing { directory, run, log, follower, segment: None, described: clock::now() };
+        writing.describe(&*self.disk)?;
+        self.disk.sync_directory(&self.folder)?;
+        self.gap = false;
+        Ok(writing)
+    }
+
+    fn continue_run(&self, directory: &Path, run: Run) -> Result<Writing> {
+        let log_directory = Folders::of(directory).log;
+        let (log, end) = if segment_names(&*self.disk, &log_directory)?.is_empty() {
+            let log = LogCopy::create(self.disk.clone(), &log_directory, self.database, run.begin)?;
+            (log, run.begin)
+        } else {
+            // More may be there than the description says.
+            let mut reader = Reader::open(&*self.disk, &log_directory, self.database, run.end)?;
+            reader.end_at_first_gap();
+            while reader.next_group()?.is_some() {}
+            let end = reader.point();
+            (LogCopy::open(self.disk.clone(), &log_directory, self.database, end)?, end)
+        };
+        let follower = self.engine.follow(HOLDER, end)?;
+        self.shared.status.lock().position = Some(end.lsn);
+        let directory = directory.to_owned();
+        Ok(Writing {
+            directory,
+            run: Run { end, ..run },
+            log,
+            follower,
+            segment: None,
+            described: clock::now(),
+        })
+    }
+
+    fn note_gap(&mut self) {
+        self.gap = false;
+        self.shared.status.lock().gaps += 1;
+    }
+
+    /// Archives what is on disk, or waits for more. Returns whether there was nothing to do.
+    fn archive(&self, writing: &mut Writing, is_stopping: bool) -> Result<bool> {
+        let longest = if is_stopping { Duration::ZERO } else { DESCRIBE_EVERY };
+        let waited = writing.follower.wait(Lsn(u64::MAX), longest)?;
+        if waited != Waited::Group {
+            if is_stopping || writing.described.elapsed() >= DESCRIBE_IDLE {
+                writing.note_complete(&self.engine)?;
+                writing.describe(&*self.disk)?;
+            }
+            return Ok(true);
+        }
+        let mut segments = Vec::new();
+        let begin = writing.log.point().lsn;
+        while writing.log.point().lsn.0 - begin.0 < BATCH_BYTES {
+            let Some(group) = writing.follower.next_group(Lsn(u64::MAX))? else { break };
+            for file in files_named_by(&group)? {
+                copy_named(&self.engine, &*self.disk, &file, &writing.directory)?;
+            }
+            let headers: Vec<SegmentHeader> = writing.follower.segments_of(&group).copied().collect();
+            for header in headers {
+                if writing.segment.is_some_and(|last| last.name() < header.name()) {
+                    segments.extend(writing.segment.map(|last| last.name().to_string()));
+                }
+                if writing.segment.is_none_or(|last| last.name() < header.name()) {
+                    writing.log.begin_segment(&header.encode())?;
+                    writing.segment = Some(header);
+                }
+            }
+            writing.log.append(group.bytes())?;
+        }
+        writing.log.sync()?;
+        writing.run.end = writing.log.point();
+        writing.follower.pin().advance(writing.run.end.lsn)?;
+        let mut status = self.shared.status.lock();
+        status.position = Some(writing.run.end.lsn);
+        status.archived += segments.len() as u64;
+        if let Some(last) = segments.pop() {
+            status.last_archived = Some((last, clock::wall_clock_micros()));
+        }
+        drop(status);
+        if writing.described.elapsed() >= DESCRIBE_EVERY {
+            writing.note_complete(&self.engine)?;
+            writing.describe(&*self.disk)?;
+        }
+        Ok(false)
+    }
+}
+
+impl Writing {
+    /// Notes until when the run is complete, if everything is archived that is on disk.
+    fn note_complete(&mut self, engine: &Engine) -> Result<()> {
+        // In this order: what has been acknowledged before is on disk then.
+        let now = clock::wall_clock_micros();
+        if engine.log_point()?.is_same_place(&self.run.end) {
+            self.run.complete_until = self.run.complete_until.max(now);
+        }
+        Ok(())
+    }
+
+    fn describe(&mut self, disk: &dyn Disk) -> Result<()> {
+        self.described = clock::now();
+        write_described(disk, &self.directory.join(RUN), WORD, VERSION, &self.run)
+    }
+}
+
+/// Copies a file that a group names, unless it is there.
+fn copy_named(engine: &Engine, disk: &dyn Disk, file: &DatabaseFile, directory: &Path) -> Result<()> {
+    let folders = Folders::of(directory);
+    let path = folders.path(file);
+    if disk.exists(&path)? {
+        return Ok(());
+    }
+    let source = engine.open_file(file)?;
+    let temporary = path.with_extension("tmp");
+    let target = disk.create(&temporary)?;
+    copy_content(&*source, &*target)?;
+    target.sync()?;
+    disk.rename(&temporary, &path)?;
+    disk.sync_directory(path.parent().expect("a file is in a folder"))
+}
+
+/// Copies the content of a file. Returns its length and its CRC32C.
+pub(crate) fn copy_content(from: &dyn DiskFile, to: &dyn DiskFile) -> Result<(u64, u32)> {
+    let (mut chunk, mut at, mut crc) = (vec![0; CHUNK_BYTES], 0, 0);
+    loop {
+        let read = from.read_at(&mut chunk, at)?;
+        if read == 0 {
+            return Ok((at, crc));
+        }
+        crc = crc32c::crc32c_append(crc, &chunk[..read]);
+        to.write_at(&chunk[..read], at)?;
+        at += read as u64;
+    }
+}
+
+fn segment_names(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentName>> {
+    Ok(disk.list(directory)?.iter().filter_map(|name| SegmentName::parse(name)).collect())
+}
+
+/// The runs in the folder of a cluster, with their folders, oldest first.
+pub(crate) fn runs(disk: &dyn Disk, folder: &Path) -> Result<Vec<(PathBuf, Run)>> {
+    let mut numbers: Vec<u64> = disk.list(folder)?.iter().filter_map(|name| name.parse().ok()).collect();
+    numbers.sort_unstable();
+    let mut found = Vec::new();
+    for number in numbers {
+        let directory = folder.join(number.to_string());
+        // Without a description it was being created.
+        if disk.exists(&directory.join(RUN))? {
+            let mut run: Run = read_described(disk, &directory.join(RUN), WORD, VERSION)?;
+            if disk.exists(&directory.join(PRUNED))? {
+                let pruned: Pruned = read_described(disk, &directory.join(PRUNED), WORD, VERSION)?;
+                run.begin = pruned.begin;
+            }
+            found.push((directory, run));
+        }
+    }
+    Ok(found)
+}
+
+/// Removes the part of a run before the position from which a backup needs the log; all of it if none does and no server archives
+/// there.
+pub(crate) fn prune(disk: &Arc<dyn Disk>, archived: &ArchivedRun, needed: Option<Lsn>) -> Result<()> {
+    let ArchivedRun { directory, run, .. } = archived;
+    let cluster = directory.parent().expect("a run is in the folder of its cluster");
+    let Some(needed) = needed else {
+        return match disk.lock(&cluster.join(LOCK)) {
+            Ok(_lock) => remove_run(&**disk, directory),
+            Err(error) if error.state() == SqlState::OBJECT_IN_USE => Ok(()),
+            Err(error) => Err(error),
+        };
+    };
+    let log_directory = Folders::of(directory).log;
+    if needed <= run.begin.lsn || segment_names(&**disk, &log_directory)?.is_empty() {
+        return Ok(());
+    }
+    let mut reader = Reader::open(&**disk, &log_directory, run.database, run.begin)?;
+    reader.end_at_first_gap();
+    let (mut begin, mut superfluous) = (run.begin, Vec::new());
+    let mut first = reader.segment().map(SegmentHeader::name);
+    while let Some(group) = reader.next_group()? {
+        if group.end.lsn > needed {
+            break;
+        }
+        superfluous.extend(files_named_by(&group)?);
+        begin = group.end;
+        first = reader.segments_of(&group).last().map(SegmentHeader::name);
+    }
+    write_described(&**disk, &directory.join(PRUNED), WORD, VERSION, &Pruned { begin })?;
+    for file in superfluous {
+        remove_if_there(&**disk, &Folders::of(directory).path(&file))?;
+    }
+    for name in segment_names(&**disk, &log_directory)? {
+        if first.is_some_and(|first| name < first) {
+            remove_if_there(&**disk, &log_directory.join(name.to_string()))?;
+        }
+    }
+    disk.sync_directory(&log_directory)
+}
+
+fn remove_if_there(disk: &dyn Disk, path: &Path) -> Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.state() == SqlState::UNDEFINED_FILE => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// Removes a folder with files, if it is there.
+pub(crate) fn remove_folder(disk: &dyn Disk, folder: &Path) -> Result<()> {
+    if !disk.exists(folder)? {
+        return Ok(());
+    }
+    for file in disk.list(folder)? {
+        disk.remove(&folder.join(file))?;
+    }
+    disk.remove_directory(folder)
+}
+
+fn remove_run(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    // First, so that a run without all of its files is none.
+    remove_if_there(disk, &directory.join(RUN))?;
+    disk.sync_directory(directory)?;
+    let folders = Folders::of(directory);
+    folders.both().into_iter().chain([directory]).try_for_each(|folder| remove_folder(disk, folder))
+}

@@ -1,0 +1,371 @@
+//! Restoring a database from a backup: as of the newest commit that is there, or as of an earlier one.
+//!
+//! The restored directory gets the checkpoint of a backup, and the log from there up to the target: from the chain, then from the
+//! archive where that continues it. What follows the target is left out. The last group is written anew if only some of its
+//! commits belong to the target. The directory is opened like one after a crash.
+
+use super::description::{Description, shown_lsn, shown_time};
+use super::repository::{ArchivedRun, Chain, Repository, archived_in};
+use crate::archive::{Run, copy_content};
+use firn_base::disk::Disk;
+use firn_base::{Error, Lsn, Result, SqlState};
+use firn_log::{Group, LogCopy, LogPoint, Reader, SegmentHeader};
+use firn_txn::{ClusterId, CopiedManifest, DatabaseFile, Folders, files_named_by, restore_point_in};
+use std::path::{Path, PathBuf};
+
+/// As of when a database is restored.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Target {
+    /// With everything that there is.
+    Latest,
+    /// With the commits up to a position.
+    Lsn(Lsn),
+    /// With the groups of commits that were written up to a time, in microseconds since 1970 UTC: with every commit that was
+    /// acknowledged before, and none that began after.
+    Time(i64),
+    /// With the commits up to the first restore point of a name after the backup.
+    Name(String),
+}
+
+/// A database that was restored.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Restored {
+    /// The backup that it comes from.
+    pub backup: Description,
+    /// Where its log ends, as a position of the log that was copied.
+    pub end: Lsn,
+    /// When the last group of commits in it was written, in microseconds since 1970 UTC.
+    pub time: i64,
+    /// The cluster that it is now.
+    pub cluster: ClusterId,
+}
+
+/// What to restore.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Wanted {
+    /// As of when.
+    pub target: Target,
+    /// Whether what is at the target itself belongs to it.
+    pub inclusive: bool,
+    /// The label of the backup to begin with; the newest that precedes the target by default.
+    pub backup: Option<String>,
+    /// A directory with an archive of the log; that of the backups by default.
+    pub archive: Option<PathBuf>,
+}
+
+/// Restores into `data`, which is created or empty.
+///
+/// Errors: 55000 if there is no such backup, the target is not reached or precedes every backup, or `data` is not empty; XX001 if
+/// something is damaged; those of the disk. After an error `data` has files, but is no database.
+pub fn restore(repository: &Repository, data: &Path, wanted: &Wanted) -> Result<Restored> {
+    let disk = &repository.disk;
+    check_that_it_is_empty(&**disk, data)?;
+    let archives = match &wanted.archive {
+        Some(folder) => archived_in(disk, &folder.join(super::repository::ARCHIVE))?,
+        None => repository.archived()?,
+    };
+    let chains = repository.chains()?;
+    let candidates = chains.iter().flat_map(|chain| chain.backups.iter().map(move |backup| (chain, backup)));
+    let mut candidates: Vec<(&Chain, &Description)> = candidates
+        .filter(|(_, backup)| wanted.backup.as_ref().is_none_or(|label| *label == backup.label))
+        .collect();
+    candidates.sort_by(|left, right| right.1.order().cmp(&left.1.order()));
+    if candidates.is_empty() {
+        return Err(no_backup(repository, wanted.backup.as_deref()));
+    }
+    let mut why = None;
+    for (chain, backup) in candidates {
+        let source = Source::new(repository, chain, backup, &archives)?;
+        match source.find(wanted)? {
+            Found::At(cut) => return source.install(data, cut),
+            // An earlier one reaches it if any does.
+            Found::Before(error) => why = Some(error),
+            Found::Beyond(error) => return Err(why.unwrap_or(error)),
+        }
+    }
+    Err(why.expect("there was a candidate"))
+}
+
+/// Where a restored log ends.
+struct Cut {
+    /// The last group begins here, unless all before it has been taken as a whole.
+    lsn: Lsn,
+    /// How many entries of the group that begins there are taken; 0 for none.
+    entries: usize,
+}
+
+/// Whether a backup can be restored to a target.
+enum Found {
+    At(Cut),
+    /// The target precedes the end of the backup's checkpoint.
+    Before(Error),
+    /// The log does not reach the target.
+    Beyond(Error),
+}
+
+/// A backup, with the logs that belong to it.
+struct Source<'r> {
+    repository: &'r Repository,
+    backup: &'r Description,
+    folders: Folders,
+    manifest: CopiedManifest,
+    /// Where the log ends that it shares with later backups, and until when that is complete.
+    end: LogPoint,
+    complete_until: i64,
+    archives: Vec<&'r ArchivedRun>,
+}
+
+impl<'r> Source<'r> {
+    fn new(
+        repository: &'r Repository,
+        chain: &'r Chain,
+        backup: &'r Description,
+        archives: &'r [ArchivedRun],
+    ) -> Result<Source<'r>> {
+        let manifest = repository.manifest(&chain.name, &backup.label)?;
+        let continues = |other: &&&Description| other.log == backup.log;
+        let newest = chain.backups.iter().rev().find(|other| continues(&other)).expect("it is one itself");
+        let archives = archives.iter().filter(|archived| archived.cluster == backup.cluster).collect();
+        let (end, complete_until) = (newest.end, newest.complete_until);
+        let folders = repository.folders(&chain.name, &backup.log);
+        Ok(Source { repository, backup, folders, manifest, end, complete_until, archives })
+    }
+
+    /// Reads its log from the checkpoint on. `visit` gets each group with the folder that it is in, and returns whether to go on.
+    /// Returns the time until which the log is complete if it has been read to its end.
+    fn read(&self, mut visit: impl FnMut(&Group, &Reader, &Folders) -> Result<bool>) -> Result<Option<i64>> {
+        let (mut point, mut end, mut folders) = (self.manifest.point(), self.end, self.folders.clone());
+        let mut is_archive = false;
+        let mut complete_until = self.complete_until;
+        let mut archives = self.archives.clone();
+        loop {
+            let database = self.backup.database;
+            let mut reader = Reader::open(&*self.repository.disk, &folders.log, database, point)?;
+            if is_archive {
+                // It may be growing, and have more than its description says.
+                reader.end_at_first_gap();
+            } else {
+                reader.end_at(end.lsn);
+            }
+            while let Some(group) = reader.next_group()? {
+                if !visit(&group, &reader, &folders)? {
+                    return Ok(None);
+                }
+            }
+            if reader.position() < end.lsn {
+                let message = format!("the log in \"{}\" ends too early", folders.log.display());
+                return Err(Error::new(SqlState::DATA_CORRUPTED, message)
+                    .with_detail(format!("It should reach {}.", shown_lsn(end.lsn)))
+                    .with_hint("Restore to an earlier target, or from another backup."));
+            }
+            point = reader.point();
+            let continues = |run: &Run| (run.begin.lsn..=run.end.lsn).contains(&point.lsn);
+            let next = archives.iter().position(|archived| continues(&archived.run));
+            let Some(next) = next.map(|at| archives.remove(at)) else { return Ok(Some(complete_until)) };
+            if next.run.begin.lsn == next.run.end.lsn {
+                // It has no group yet, and so no segment.
+                complete_until = complete_until.max(next.run.complete_until);
+                continue;
+            }
+            (end, folders, is_archive) = (next.run.end, Folders::of(&next.directory), true);
+            complete_until = complete_until.max(next.run.complete_until);
+        }
+    }
+
+    /// Where its log has to be cut.
+    fn find(&self, wanted: &Wanted) -> Result<Found> {
+        let (needed, begin) = (self.manifest.needed(), self.manifest.point());
+        let is_before = match wanted.target {
+            Target::Time(time) => begin.wall_time > time || !wanted.inclusive && begin.wall_time == time,
+            Target::Lsn(lsn) => begin.lsn > lsn || !wanted.inclusive && begin.lsn == lsn,
+            Target::Latest | Target::Name(_) => false,
+        };
+        if is_before {
+            return Ok(Found::Before(self.precedes()));
+        }
+        let (mut last, mut cut) = (begin, None);
+        let complete_until = self.read(|group, _, _| {
+            let taken = taken_of(group, wanted)?;
+            match taken {
+                Taken::All => last = group.end,
+                Taken::Some(entries) => cut = Some(Cut { lsn: group.begin, entries }),
+            }
+            Ok(cut.is_none())
+        })?;
+        let cut = match (cut, &wanted.target, complete_until) {
+            (Some(cut), ..) => cut,
+            (None, Target::Latest, _) => Cut { lsn: last.lsn, entries: 0 },
+            (None, Target::Time(time), Some(until)) if *time <= until => Cut { lsn: last.lsn, entries: 0 },
+            (None, Target::Lsn(lsn), _) if last.lsn >= *lsn => Cut { lsn: last.lsn, entries: 0 },
+            (None, target, until) => {
+                let error = self.not_reached(last, until.unwrap_or(last.wall_time));
+                // A restore point may precede this backup.
+                let is_name = matches!(target, Target::Name(_));
+                return Ok(if is_name { Found::Before(error) } else { Found::Beyond(error) });
+            }
+        };
+        // With entries, the group that begins there has something of what is needed only if it ends there.
+        let reaches = cut.lsn >= needed || cut.entries > 0 && self.is_within(cut.lsn, cut.entries, needed)?;
+        Ok(if reaches { Found::At(cut) } else { Found::Before(self.precedes()) })
+    }
+
+    /// Whether the first entries of a group contain everything up to a position.
+    fn is_within(&self, begin: Lsn, entries: usize, needed: Lsn) -> Result<bool> {
+        let mut is_within = false;
+        self.read(|group, _, _| {
+            if group.begin < begin {
+                return Ok(true);
+            }
+            is_within = group.entry_ends().nth(entries - 1).is_some_and(|end| end >= needed);
+            Ok(false)
+        })?;
+        Ok(is_within)
+    }
+
+    #[cold]
+    fn not_reached(&self, last: LogPoint, until: i64) -> Error {
+        Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the log ends before the target")
+            .with_detail(format!(
+                "It ends at {}, and is complete until {}.",
+                shown_lsn(last.lsn),
+                shown_time(until)
+            ))
+            .with_hint("Name an earlier target, or leave it out to restore everything that there is.")
+    }
+
+    #[cold]
+    fn precedes(&self) -> Error {
+        let message = "the target is before the end of the oldest backup that could be used";
+        Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .with_detail(format!(
+                "Backup {} can be restored to {} or later.",
+                self.backup.label,
+                shown_lsn(self.manifest.needed())
+            ))
+            .with_hint("Name a later target, or use an earlier backup; see firn backup list.")
+    }
+
+    /// Makes the restored directory.
+    fn install(&self, data: &Path, cut: Cut) -> Result<Restored> {
+        let disk = &self.repository.disk;
+        let target = Folders::of(data);
+        for folder in target.both() {
+            disk.create_directory(folder)?;
+        }
+        for file in self.manifest.files() {
+            copy_file(&**disk, &file, &self.folders, &target)?;
+        }
+        let (begin, database) = (self.manifest.point(), self.backup.database);
+        let mut log = LogCopy::create(disk.clone(), &target.log, database, begin)?;
+        let first = Reader::open(&**disk, &self.folders.log, database, begin)?;
+        // Also if no group follows: a database has a log.
+        first.segment().map_or(Ok(()), |segment| log.begin_segment(&segment.encode()))?;
+        let mut named: Vec<DatabaseFile> = Vec::new();
+        self.read(|group, reader, folders| {
+            if group.begin >= cut.lsn && cut.entries == 0 {
+                return Ok(false);
+            }
+            for segment in reader.segments_of(group).collect::<Vec<&SegmentHeader>>() {
+                log.begin_segment(&segment.encode())?;
+            }
+            for file in files_named_by(group)? {
+                if !named.contains(&file) {
+                    copy_file(&**disk, &file, folders, &target)?;
+                    named.push(file);
+                }
+            }
+            if group.begin < cut.lsn {
+                log.append(group.bytes())?;
+                return Ok(true);
+            }
+            log.append(&group.shortened(cut.entries))?;
+            Ok(false)
+        })?;
+        log.sync()?;
+        for folder in target.both() {
+            disk.sync_directory(folder)?;
+        }
+        let cluster = ClusterId::random();
+        self.manifest.clone().install(&**disk, data, cluster)?;
+        if let Some(parent) = data.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            disk.sync_directory(parent)?;
+        }
+        let LogPoint { lsn: end, wall_time: time, .. } = log.point();
+        Ok(Restored { backup: self.backup.clone(), end, time, cluster })
+    }
+}
+
+/// How much of a group belongs to a target.
+enum Taken {
+    All,
+    /// So many entries, and the log ends there. Those of an epoch's beginning alone are not taken.
+    Some(usize),
+}
+
+fn taken_of(group: &Group, wanted: &Wanted) -> Result<Taken> {
+    let inclusive = wanted.inclusive;
+    let entries = match &wanted.target {
+        Target::Latest => return Ok(Taken::All),
+        Target::Time(time) => {
+            let is_in = group.end.wall_time < *time || inclusive && group.end.wall_time == *time;
+            return Ok(if is_in { Taken::All } else { Taken::Some(0) });
+        }
+        Target::Lsn(lsn) => {
+            if group.end.lsn < *lsn || inclusive && group.end.lsn == *lsn {
+                return Ok(Taken::All);
+            }
+            // The last one ends at the end of the group, as the positions that SQL shows.
+            let last = group.entries().count() - 1;
+            let before =
+                group.entry_ends().take(last).take_while(|end| end < lsn || inclusive && end == lsn).count();
+            let is_all = before == last && inclusive && group.entry_ends().last() <= Some(*lsn);
+            before + usize::from(is_all)
+        }
+        Target::Name(name) => match restore_point_in(group, name)? {
+            None => return Ok(Taken::All),
+            Some(at) => group.entry_ends().take_while(|end| *end < at || inclusive && *end == at).count(),
+        },
+    };
+    let commits = group.entries().take(entries).filter(|entry| entry.time.0 > 0).count();
+    Ok(Taken::Some(if commits > 0 { entries } else { 0 }))
+}
+
+/// Copies a file, and checks its checksum if that is known.
+fn copy_file(disk: &dyn Disk, file: &DatabaseFile, from: &Folders, to: &Folders) -> Result<()> {
+    let (source, target) = (from.path(file), to.path(file));
+    let damaged = |what: &str| {
+        Error::new(SqlState::DATA_CORRUPTED, format!("the file \"{}\" {what}", source.display()))
+            .with_hint("Use another backup.")
+    };
+    let opened = disk.open_to_read(&source).map_err(|error| match error.state() {
+        SqlState::UNDEFINED_FILE => damaged("is missing"),
+        _ => error,
+    })?;
+    let created = disk.create(&target)?;
+    let copied = copy_content(&*opened, &*created)?;
+    if file.content.is_some_and(|content| content != copied) {
+        return Err(damaged("is damaged"));
+    }
+    created.sync()
+}
+
+fn check_that_it_is_empty(disk: &dyn Disk, data: &Path) -> Result<()> {
+    disk.create_directory(data)?;
+    let names = disk.list(data)?;
+    let Some(foreign) = names.iter().find(|name| *name != "lost+found") else { return Ok(()) };
+    let message = format!("directory \"{}\" is not empty", data.display());
+    Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_detail(format!("It holds \"{foreign}\"."))
+        .with_hint("Name an empty directory, or one that does not exist yet."))
+}
+
+#[cold]
+fn no_backup(repository: &Repository, label: Option<&str>) -> Error {
+    let directory = repository.directory().display();
+    let message = match label {
+        Some(label) => format!("there is no backup \"{label}\" in \"{directory}\""),
+        None => format!("there is no backup in \"{directory}\""),
+    };
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_hint("See firn backup list; make one by firn backup create HOST:PORT DIR.")
+}

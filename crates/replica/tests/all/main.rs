@@ -1,0 +1,5 @@
+//! Tests of copies of a database, on simulated disks and over a channel in memory.
+
+mod archives;
+mod backups;
+mod support;

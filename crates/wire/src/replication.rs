@@ -1,0 +1,102 @@
+//! Connections that ask for replication by a start-up parameter: `replication=firn`.
+//!
+//! They begin like others, with TLS and authentication. After ReadyForQuery the server sends CopyBothResponse; from then on each
+//! message of the replication protocol is one CopyData in either direction. CopyDone ends the connection, and an ErrorResponse
+//! reports an error of the server.
+
+use std::fmt::Debug;
+
+use firn_base::{Error, Result, SqlState};
+
+use crate::client::Sink;
+use crate::connection::Fate;
+use crate::decode::{Message, decode_message};
+use crate::encode;
+use crate::server::Shared;
+use crate::socket::{End, Input};
+
+/// What serves such connections.
+pub trait ReplicationService: Debug + Send + Sync {
+    /// Serves a connection until it ends. An error is reported to the other side.
+    fn serve(&self, channel: &mut ReplicationChannel<'_>) -> Result<()>;
+}
+
+/// Such a connection: whole messages in both directions.
+pub struct ReplicationChannel<'c> {
+    input: &'c mut Input,
+    sink: &'c mut Sink,
+    shared: &'c Shared,
+}
+
+impl ReplicationChannel<'_> {
+    /// Queues a message, which is given in parts, and sends what is queued if that is much.
+    ///
+    /// Errors: 57P01 if the server is being stopped, 08006 if the connection is lost.
+    pub fn send(&mut self, parts: &[&[u8]]) -> Result<()> {
+        if self.shared.is_stopping() {
+            return Err(stopping());
+        }
+        encode::message(&mut self.sink.output, b'd', |output| {
+            parts.iter().for_each(|part| output.extend_from_slice(part));
+        });
+        self.sink.flush_if_large().map_err(|_| lost())
+    }
+
+    /// Sends what is queued. Error: 08006 if the connection is lost.
+    pub fn flush(&mut self) -> Result<()> {
+        self.sink.flush().map_err(|_| lost())
+    }
+
+    /// Waits for the next message, and replaces the content of `message` by it. False if the other side has ended the connection.
+    ///
+    /// Errors: as [`ReplicationChannel::send`]; 08P01 if it sends anything else.
+    pub fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool> {
+        self.flush()?;
+        loop {
+            if let Some(packet) = self.input.take()? {
+                return match decode_message(self.input.packet(packet))? {
+                    Message::CopyData(data) => {
+                        message.clear();
+                        message.extend_from_slice(data);
+                        Ok(true)
+                    }
+                    Message::CopyDone | Message::Terminate => Ok(false),
+                    _ => {
+                        let message = "unexpected message on a connection for replication";
+                        Err(Error::new(SqlState::PROTOCOL_VIOLATION, message))
+                    }
+                };
+            }
+            if self.shared.is_stopping() {
+                return Err(stopping());
+            }
+            self.input.fill(&self.sink.socket).map_err(|end| match end {
+                End::Gone | End::TimedOut if self.shared.is_stopping() => stopping(),
+                End::Gone | End::TimedOut => lost(),
+                End::Malformed(malformed) => malformed.into(),
+            })?;
+        }
+    }
+}
+
+/// Serves a connection that has started.
+pub(crate) fn serve(input: &mut Input, sink: &mut Sink, shared: &Shared) -> std::result::Result<(), Fate> {
+    let service = shared.config.replication.clone();
+    let service = service.ok_or_else(|| Error::unsupported("replication of this server's database"))?;
+    encode::copy_both_response(&mut sink.output);
+    sink.flush()?;
+    match service.serve(&mut ReplicationChannel { input, sink, shared }) {
+        Err(error) if error.state() == SqlState::CONNECTION_FAILURE => Err(Fate::Gone),
+        outcome => Ok(outcome?),
+    }
+}
+
+#[cold]
+fn stopping() -> Error {
+    Error::new(SqlState::ADMIN_SHUTDOWN, "terminating connection due to administrator command")
+}
+
+#[cold]
+fn lost() -> Error {
+    Error::new(SqlState::CONNECTION_FAILURE, "the connection was lost")
+}
