@@ -2,6 +2,7 @@
 //! fails if the proof does; `tests/proofs.rs` runs them as the gate does.
 
 mod answers;
+mod backup;
 mod beside;
 mod crash;
 mod full_disk;
@@ -32,6 +33,8 @@ enum Command {
     Restart(restart::Options),
     /// Kills a server under load, repeatedly, and checks what is durable.
     Crash(crash::Options),
+    /// Backs a server up beside its clients, and restores it to random times.
+    Backup(backup::Options),
     /// Fills the disk of a server, and checks what it has kept. Ends with 77 if no file system can be mounted.
     FullDisk(full_disk::Options),
     /// Random histories of transactions, in process or beside kills, checked for anomalies.
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         Command::Beside(options) => beside::run(options),
         Command::Restart(options) => restart::run(options),
         Command::Crash(options) => crash::run(options),
+        Command::Backup(options) => backup::run(options),
         Command::FullDisk(options) => match full_disk::run(options) {
             Ok(None) => return ExitCode::from(full_disk::UNAVAILABLE),
             outcome => outcome.map(drop),

@@ -15,11 +15,17 @@ pub struct Server {
 impl Server {
     /// Starts a server and waits until it listens.
     pub fn start(firn: &Path, directory: &Path) -> std::io::Result<Server> {
+        Server::start_with(firn, directory, &[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(firn: &Path, directory: &Path, more: &[&Path]) -> std::io::Result<Server> {
         let mut process = Command::new(firn)
             .arg("serve")
             .arg("--data")
             .arg(directory)
             .args(["--listen", "127.0.0.1:0"])
+            .args(more)
             .stdout(Stdio::piped())
             .spawn()?;
         let output = process.stdout.take().expect("the output is piped");

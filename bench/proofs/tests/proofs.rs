@@ -48,6 +48,11 @@ fn a_server_killed_fifty_times_under_load_has_all_that_it_acknowledged() {
 }
 
 #[test]
+fn a_backup_beside_clients_is_restored_to_any_time() {
+    on_a_server("backup", &[]);
+}
+
+#[test]
 fn a_server_on_a_full_disk_keeps_what_it_acknowledged_and_nothing_else() {
     on_a_server("full-disk", &[]);
 }

@@ -393,7 +393,8 @@ mod tests {
         let step = if cfg!(miri) { 7 } else { 1 };
         for at in (0..bytes.len()).step_by(step) {
             let mut flipped = bytes.clone();
-            flipped[at] ^= 2;
+            // The version becomes 9.
+            flipped[at] ^= if at == 7 { 0x0f } else { 2 };
             let error = Manifest::decode(&flipped, Path::new("MANIFEST")).unwrap_err();
             let version = bytes.starts_with(&flipped[..7]) && at == 7;
             let expected =
