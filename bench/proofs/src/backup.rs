@@ -66,9 +66,10 @@ pub fn run(options: Options) -> Outcome {
     let first = clock::wall_clock_micros();
     for kills in [true, false] {
         let killed = AtomicBool::new(false);
+        let address = server.address.clone();
         std::thread::scope(|scope| -> Outcome {
             for _ in 0..options.clients {
-                let (address, ledger, next, killed) = (&server.address, &ledger, &next, &killed);
+                let (address, ledger, next, killed) = (&address, &ledger, &next, &killed);
                 scope.spawn(move || work(address, ledger, next, killed));
             }
             let outcome = (|| -> Outcome {

@@ -79,7 +79,7 @@ impl LogCopy {
         let mut last = None;
         for name in names {
             match open_segment_to_read(&*copy.disk, directory, name, database)? {
-                Found::Segment(segment) if segment.header.first < at.lsn => last = Some(segment),
+                Found::Segment(segment) if segment.header.first <= at.lsn => last = Some(segment),
                 _ => superfluous.push(name),
             }
         }
@@ -115,6 +115,12 @@ impl LogCopy {
         }
         let follows = match self.segments.back() {
             None => (header.first..=header.end()).contains(&self.point.lsn),
+            // An epoch that has written nothing into its segment is followed by another one in its place.
+            Some(last) if last.header.number == header.number => {
+                last.header.epoch < header.epoch
+                    && last.header.first == header.first
+                    && header.first == self.point.lsn
+            }
             Some(last) => {
                 last.header.number + 1 == header.number
                     && self.point.lsn <= header.first
@@ -131,7 +137,10 @@ impl LogCopy {
         file.sync()?;
         self.disk.rename(&temporary, &path)?;
         self.disk.sync_directory(&self.directory)?;
-        if let Some(last) = self.segments.back_mut() {
+        if self.segments.back().is_some_and(|last| last.header.number == header.number) {
+            let replaced = self.segments.pop_back().expect("it was just looked at");
+            self.disk.remove(&self.directory.join(replaced.header.name().to_string()))?;
+        } else if let Some(last) = self.segments.back_mut() {
             last.end = header.first;
         }
         self.segments.push_back(Copied { header, end: header.end(), file });

@@ -120,6 +120,12 @@ impl Reader {
         self.limit = limit;
     }
 
+    /// Whether what follows has the history of the point at which it stands; true if nothing follows.
+    pub fn is_continued(&mut self) -> Result<bool> {
+        let is_end = self.window.group_at(self.point.lsn)?.is_none();
+        Ok(is_end || self.window.follows(&self.point)?)
+    }
+
     /// Ends where no whole group follows, without looking for damage behind it: for a copy that is being written.
     pub fn end_at_first_gap(&mut self) {
         self.is_growing = true;

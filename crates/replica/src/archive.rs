@@ -25,7 +25,7 @@ use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::format::SegmentName;
 use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Reader, SegmentHeader, Waited};
-use firn_txn::{DatabaseFile, Engine, Folders, files_named_by};
+use firn_txn::{DatabaseFile, Engine, Folders, check_files_named_by, files_named_by};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -104,11 +104,17 @@ struct Shared {
 }
 
 impl Archiver {
-    /// Begins to archive in the folder for archives of a directory with backups, which is created if it does not exist.
+    /// Begins to archive in the folder for archives of a directory with backups, which is created if it does not exist. `report`
+    /// gets lines for the person who runs the server: a failure, unless it is that of before, and a gap.
     ///
     /// Errors: 55000 if the database is in memory, or the directory has other files; 55006 if another server archives the same
     /// cluster there; those of the disk.
-    pub fn start(engine: Arc<Engine>, disk: Arc<dyn Disk>, directory: &Path) -> Result<Archiver> {
+    pub fn start(
+        engine: Arc<Engine>,
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        report: impl Fn(&str) + Send + 'static,
+    ) -> Result<Archiver> {
         let (database, cluster) = engine.identity().ok_or_else(|| {
             let message = "a database in memory has no log to archive";
             Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use --data DIR.")
@@ -116,6 +122,9 @@ impl Archiver {
         let repository = Repository::open_or_create(disk.clone(), directory)?;
         let folder = repository.archive_folder(cluster);
         disk.create_directory(&folder)?;
+        for made in [Some(directory), folder.parent()].into_iter().flatten() {
+            disk.sync_directory(made)?;
+        }
         let lock = disk.lock(&folder.join(LOCK)).map_err(|error| match error.state() {
             SqlState::OBJECT_IN_USE => {
                 let message = format!("another server archives its log in \"{}\"", folder.display());
@@ -128,8 +137,16 @@ impl Archiver {
             status: Mutex::default(),
             stopped: Condvar::new(),
         });
-        let mut worker =
-            Worker { engine, disk, database, folder, _lock: lock, shared: shared.clone(), gap: false };
+        let mut worker = Worker {
+            engine,
+            disk,
+            database,
+            folder,
+            _lock: lock,
+            shared: shared.clone(),
+            gap: false,
+            report: Box::new(report),
+        };
         // Whatever is wrong from the beginning is reported at once.
         let writing = worker.open()?;
         let thread = thread::spawn("firn-archive", move || worker.work(writing));
@@ -155,7 +172,10 @@ impl Archiver {
     fn end(&mut self) {
         // Release: pairs with the load of the worker, which archives everything that is durable by then.
         self.shared.stopping.store(true, Ordering::Release);
+        // Under the lock, so that the worker does not begin to sleep in between.
+        let status = self.shared.status.lock();
         self.shared.stopped.notify_all();
+        drop(status);
         if let Some(thread) = self.thread.take() {
             // Its panic was reported where it happened.
             let _ = thread.join();
@@ -179,6 +199,7 @@ struct Worker {
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
+    report: Box<dyn Fn(&str) + Send>,
 }
 
 /// A run that is being written.
@@ -190,19 +211,27 @@ struct Writing {
     /// The last segment that was begun.
     segment: Option<SegmentHeader>,
     described: clock::Instant,
+    /// A time, and the position up to which what was acknowledged before it is on disk.
+    upcoming: Option<(i64, Lsn)>,
 }
 
 impl Worker {
     fn work(&mut self, writing: Writing) {
         let mut writing = Some(writing);
+        // A run that has failed. Its pin retains the log until a run is open again, which finds what the failed write has left.
+        let mut failed: Option<Writing> = None;
         loop {
             let is_stopping = self.shared.stopping.load(Ordering::Acquire);
             let outcome = match writing.as_mut() {
                 Some(writing) => self.archive(writing, is_stopping),
-                None => self.open().map(|opened| {
-                    writing = Some(opened);
-                    false
-                }),
+                None => {
+                    let is_broken = |failed: &Writing| failed.follower.pin().position().is_err();
+                    self.gap |= failed.as_ref().is_some_and(is_broken);
+                    self.open().map(|opened| {
+                        (writing, failed) = (Some(opened), None);
+                        false
+                    })
+                }
             };
             match outcome {
                 Ok(is_done) if is_done && is_stopping => return,
@@ -212,16 +241,8 @@ impl Worker {
                     if is_stopping {
                         return;
                     }
-                    // What a failed write has left is found when the run is opened again. Until then the pin stays.
-                    let held = writing.take();
-                    self.gap |= held.as_ref().is_some_and(|held| held.follower.pin().position().is_err());
+                    failed = writing.take().or(failed);
                     self.rest();
-                    let reopened = self.open();
-                    drop(held);
-                    match reopened {
-                        Ok(opened) => writing = Some(opened),
-                        Err(error) => self.note_failure(&error, None),
-                    }
                 }
             }
         }
@@ -236,28 +257,39 @@ impl Worker {
     }
 
     fn note_failure(&self, error: &Error, writing: Option<&Writing>) {
-        let name =
-            writing.and_then(|writing| writing.segment).map_or_else(String::new, |it| it.name().to_string());
+        let segment = writing.and_then(|writing| writing.segment);
+        let name = segment.map_or_else(String::new, |header| header.name().to_string());
         let mut status = self.shared.status.lock();
         status.failures += 1;
-        status.last_failure = Some((name, clock::wall_clock_micros(), error.to_string()));
+        let message = error.to_string();
+        let is_new = status.last_failure.as_ref().is_none_or(|(_, _, before)| *before != message);
+        status.last_failure = Some((name, clock::wall_clock_micros(), message.clone()));
+        drop(status);
+        if is_new {
+            (self.report)(&format!("the log could not be archived, which is tried again: {message}"));
+        }
     }
 
     /// Opens the newest run where it ends, or begins another one.
     fn open(&mut self) -> Result<Writing> {
-        let found = runs(&*self.disk, &self.folder)?;
-        let mut number = found.len() as u64 + 1;
-        while self.disk.exists(&self.folder.join(number.to_string()))? {
-            number += 1;
-        }
-        if let Some((directory, run)) = found.into_iter().next_back().filter(|_| !self.gap) {
-            match self.continue_run(&directory, run) {
-                // The log is not retained from there on, or has another history.
-                Err(error) if is_out_of_reach(&error) => self.note_gap(),
+        let newest = run_numbers(&*self.disk, &self.folder)?.last().copied();
+        let number = newest.map_or(1, |newest| newest + 1);
+        if self.gap {
+            self.note_gap();
+        } else if let Some(newest) = newest {
+            let directory = self.folder.join(newest.to_string());
+            let continued = read_run(&*self.disk, &directory).and_then(|run| match run {
+                Some(run) => self.continue_run(&directory, run),
+                // It was being created.
+                None => Err(Error::new(SqlState::UNDEFINED_FILE, "the run has no description")),
+            });
+            match continued {
+                // The log is not retained from there on, or has another history; or what was archived is damaged.
+                Err(error) if is_out_of_reach(&error) || error.state() == SqlState::DATA_CORRUPTED => {
+                    self.note_gap();
+                }
                 opened => return opened,
             }
-        } else if self.gap {
-            self.note_gap();
         }
         let begin = self.engine.log_point()?;
         let directory = self.folder.join(number.to_string());
@@ -267,7 +299,7 @@ impl Worker {
         let follower = self.engine.follow(HOLDER, begin)?;
         let log = LogCopy::create(self.disk.clone(), &Folders::of(&directory).log, self.database, begin)?;
         let run = Run { database: self.database, begin, end: begin, complete_until: i64::MIN };
-        let mut writing = Writing { directory, run, log, follower, segment: None, described: clock::now() };
+        let mut writing = Writing::new(directory, run, log, follower);
         writing.describe(&*self.disk)?;
         self.disk.sync_directory(&self.folder)?;
         self.gap = false;
@@ -289,20 +321,19 @@ impl Worker {
         };
         let follower = self.engine.follow(HOLDER, end)?;
         self.shared.status.lock().position = Some(end.lsn);
-        let directory = directory.to_owned();
-        Ok(Writing {
-            directory,
-            run: Run { end, ..run },
-            log,
-            follower,
-            segment: None,
-            described: clock::now(),
-        })
+        Ok(Writing::new(directory.to_owned(), Run { end, ..run }, log, follower))
     }
 
     fn note_gap(&mut self) {
+        const MESSAGE: &str =
+            "the archive lacks a part of the log, which is not retained any more: make a backup now";
         self.gap = false;
-        self.shared.status.lock().gaps += 1;
+        let mut status = self.shared.status.lock();
+        status.gaps += 1;
+        status.failures += 1;
+        status.last_failure = Some((String::new(), clock::wall_clock_micros(), MESSAGE.to_owned()));
+        drop(status);
+        (self.report)(MESSAGE);
     }
 
     /// Archives what is on disk, or waits for more. Returns whether there was nothing to do.
@@ -311,6 +342,8 @@ impl Worker {
         let waited = writing.follower.wait(Lsn(u64::MAX), longest)?;
         if waited != Waited::Group {
             if is_stopping || writing.described.elapsed() >= DESCRIBE_IDLE {
+                // Nothing is left to archive, unless the first of these has found something to flush.
+                writing.note_complete(&self.engine)?;
                 writing.note_complete(&self.engine)?;
                 writing.describe(&*self.disk)?;
             }
@@ -354,12 +387,25 @@ impl Worker {
 }
 
 impl Writing {
-    /// Notes until when the run is complete, if everything is archived that is on disk.
+    fn new(directory: PathBuf, run: Run, log: LogCopy, follower: Follower) -> Writing {
+        Writing { directory, run, log, follower, segment: None, described: clock::now(), upcoming: None }
+    }
+
+    /// Notes until when the run is complete.
     fn note_complete(&mut self, engine: &Engine) -> Result<()> {
-        // In this order: what has been acknowledged before is on disk then.
-        let now = clock::wall_clock_micros();
-        if engine.log_point()?.is_same_place(&self.run.end) {
-            self.run.complete_until = self.run.complete_until.max(now);
+        if let Some((time, position)) = self.upcoming
+            && position <= self.run.end.lsn
+        {
+            self.run.complete_until = self.run.complete_until.max(time);
+            self.upcoming = None;
+        }
+        if self.upcoming.is_none() {
+            // In this order: what was acknowledged before that time is on disk then.
+            let now = clock::wall_clock_micros();
+            engine.flush_log()?;
+            let point = engine.log_point()?;
+            // After the clock was set back, the times of groups are later than those of their commits.
+            self.upcoming = (point.wall_time <= now).then_some((now, point.lsn));
         }
         Ok(())
     }
@@ -380,7 +426,13 @@ fn copy_named(engine: &Engine, disk: &dyn Disk, file: &DatabaseFile, directory: 
     let source = engine.open_file(file)?;
     let temporary = path.with_extension("tmp");
     let target = disk.create(&temporary)?;
-    copy_content(&*source, &*target)?;
+    let copied = copy_content(&*source, &*target)?;
+    if file.content.is_some_and(|content| content != copied) {
+        let message = format!("the file \"{}\" has not been copied as it is", file.name);
+        return Err(Error::new(SqlState::DATA_CORRUPTED, message)
+            .with_detail("Its length or its checksum is not that in the log.")
+            .with_hint("Look for errors of the server's disk."));
+    }
     target.sync()?;
     disk.rename(&temporary, &path)?;
     disk.sync_directory(path.parent().expect("a file is in a folder"))
@@ -404,39 +456,103 @@ fn segment_names(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentName>> 
     Ok(disk.list(directory)?.iter().filter_map(|name| SegmentName::parse(name)).collect())
 }
 
-/// The runs in the folder of a cluster, with their folders, oldest first.
-pub(crate) fn runs(disk: &dyn Disk, folder: &Path) -> Result<Vec<(PathBuf, Run)>> {
+/// The numbers of the runs in the folder of a cluster, also of those that were being created.
+fn run_numbers(disk: &dyn Disk, folder: &Path) -> Result<Vec<u64>> {
     let mut numbers: Vec<u64> = disk.list(folder)?.iter().filter_map(|name| name.parse().ok()).collect();
     numbers.sort_unstable();
-    let mut found = Vec::new();
-    for number in numbers {
-        let directory = folder.join(number.to_string());
-        // Without a description it was being created.
-        if disk.exists(&directory.join(RUN))? {
-            let mut run: Run = read_described(disk, &directory.join(RUN), WORD, VERSION)?;
-            if disk.exists(&directory.join(PRUNED))? {
-                let pruned: Pruned = read_described(disk, &directory.join(PRUNED), WORD, VERSION)?;
-                run.begin = pruned.begin;
-            }
-            found.push((directory, run));
-        }
-    }
-    Ok(found)
+    Ok(numbers)
 }
 
-/// Removes the part of a run before the position from which a backup needs the log; all of it if none does and no server archives
-/// there.
-pub(crate) fn prune(disk: &Arc<dyn Disk>, archived: &ArchivedRun, needed: Option<Lsn>) -> Result<()> {
+/// What is known of a run; `None` if it was being created.
+fn read_run(disk: &dyn Disk, directory: &Path) -> Result<Option<Run>> {
+    if !disk.exists(&directory.join(RUN))? {
+        return Ok(None);
+    }
+    let mut run: Run = read_described(disk, &directory.join(RUN), WORD, VERSION)?;
+    if disk.exists(&directory.join(PRUNED))? {
+        let Pruned { begin } = read_described(disk, &directory.join(PRUNED), WORD, VERSION)?;
+        run.begin = begin;
+        if run.end.lsn < begin.lsn {
+            // The description was not written again since.
+            run.end = begin;
+        }
+    }
+    Ok(Some(run))
+}
+
+/// A run with its folder.
+pub(crate) type FoundRun = (PathBuf, Run);
+
+/// The runs in the folder of a cluster, oldest first, and errors of those that are damaged.
+pub(crate) fn runs(disk: &dyn Disk, folder: &Path) -> Result<(Vec<FoundRun>, Vec<Error>)> {
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
+    for number in run_numbers(disk, folder)? {
+        let directory = folder.join(number.to_string());
+        match read_run(disk, &directory) {
+            Ok(Some(run)) => found.push((directory, run)),
+            Ok(None) => {}
+            Err(error) if error.state() == SqlState::DATA_CORRUPTED => damaged.push(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok((found, damaged))
+}
+
+/// A reader of a run from a point on; `None` if the run does not reach that point, or has another history there. The run may be
+/// growing, and have more than its description says.
+pub(crate) fn read_from(disk: &dyn Disk, archived: &ArchivedRun, point: LogPoint) -> Result<Option<Reader>> {
     let ArchivedRun { directory, run, .. } = archived;
-    let cluster = directory.parent().expect("a run is in the folder of its cluster");
-    let Some(needed) = needed else {
-        return match disk.lock(&cluster.join(LOCK)) {
-            Ok(_lock) => remove_run(&**disk, directory),
-            Err(error) if error.state() == SqlState::OBJECT_IN_USE => Ok(()),
-            Err(error) => Err(error),
-        };
-    };
     let log_directory = Folders::of(directory).log;
+    if point.lsn < run.begin.lsn || segment_names(disk, &log_directory)?.is_empty() {
+        return Ok(None);
+    }
+    let from = if run.end.lsn < point.lsn { run.end } else { point };
+    let mut reader = Reader::open(disk, &log_directory, run.database, from)?;
+    reader.end_at_first_gap();
+    for known in [run.begin, run.end] {
+        if known.lsn == point.lsn && !known.is_same_place(&point) {
+            return Ok(None);
+        }
+    }
+    if !reader.is_continued()? {
+        return Ok(None);
+    }
+    while reader.position() < point.lsn && reader.next_group()?.is_some() {}
+    Ok(reader.point().is_same_place(&point).then_some(reader))
+}
+
+/// Reads all of a run: its groups, and the files that they name. Returns where it ends. XX001 if something is damaged or missing.
+pub(crate) fn verify(disk: &dyn Disk, archived: &ArchivedRun) -> Result<LogPoint> {
+    let ArchivedRun { directory, run, .. } = archived;
+    let folders = Folders::of(directory);
+    if segment_names(disk, &folders.log)?.is_empty() {
+        return Ok(run.begin);
+    }
+    let mut reader = Reader::open(disk, &folders.log, run.database, run.begin)?;
+    reader.end_at_first_gap();
+    while let Some(group) = reader.next_group()? {
+        check_files_named_by(&group, disk, &folders, run.database)?;
+    }
+    if reader.position() < run.end.lsn {
+        let message = format!("the log in \"{}\" ends too early", folders.log.display());
+        return Err(Error::new(SqlState::DATA_CORRUPTED, message).with_hint("Make a backup now."));
+    }
+    Ok(reader.point())
+}
+
+/// Removes the part of a run before the position from which the oldest backup needs the log: all of it if it ends before, and is
+/// not the newest of its cluster.
+pub(crate) fn prune(
+    disk: &Arc<dyn Disk>,
+    archived: &ArchivedRun,
+    needed: Lsn,
+    is_newest: bool,
+) -> Result<()> {
+    let ArchivedRun { directory, run, .. } = archived;
+    let log_directory = Folders::of(directory).log;
+    if !is_newest && run.end.lsn < needed {
+        return remove_run(&**disk, directory);
+    }
     if needed <= run.begin.lsn || segment_names(&**disk, &log_directory)?.is_empty() {
         return Ok(());
     }

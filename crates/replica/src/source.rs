@@ -128,8 +128,9 @@ impl<'c> Copying<'c> {
             self.send_file(&file)?;
             self.pinned.pin().release_file(&file.name);
         }
-        // In this order: what has been acknowledged before is on disk then.
+        // In this order: what was acknowledged before that time is on disk then.
         let complete_until = clock::wall_clock_micros();
+        self.engine.flush_log()?;
         let end = self.engine.log_point()?;
         self.send_log(end)?;
         send(self.channel, &Reply::End { point: end, complete_until })?;
@@ -140,7 +141,11 @@ impl<'c> Copying<'c> {
         if !self.sent.insert(file.clone()) {
             return Ok(());
         }
-        let opened = self.engine.open_file(file)?;
+        let opened = self.engine.open_file(file);
+        // First: if a pin was broken, the file may have been removed.
+        self.pinned.pin().position()?;
+        self.follower.pin().position()?;
+        let opened = opened?;
         send(self.channel, &Reply::File(file.clone()))?;
         send_content(self.channel, &opened)
     }

@@ -10,6 +10,7 @@ use firn_replica::backup::{
     self, Chain, Description, Repository, Target as RestoreTarget, Wanted, shown_lsn, shown_time,
 };
 use firn_session::Config;
+use firn_txn::ClusterId;
 
 use crate::Failure;
 use crate::client::Target;
@@ -60,7 +61,7 @@ struct Verify {
     directory: PathBuf,
     /// The backup to verify; the newest by default.
     backup: Option<String>,
-    /// Verify all of them, one after another.
+    /// Verify all of them, one after another. Without the name of a backup the archived log is verified, too.
     #[arg(long, conflicts_with = "backup")]
     all: bool,
 }
@@ -69,9 +70,12 @@ struct Verify {
 struct Prune {
     /// Directory with backups.
     directory: PathBuf,
-    /// How many full backups to keep, with the incremental ones that are based on them.
+    /// How many full backups of each cluster to keep, with the incremental ones that are based on them.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
+    /// Directory of the archive (see firn serve --archive), if it is not that of the backups.
+    #[arg(long, value_name = "DIR")]
+    archive: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
@@ -83,6 +87,9 @@ struct Restore {
     /// The backup to begin with; the newest that precedes the target by default.
     #[arg(long, value_name = "NAME")]
     backup: Option<String>,
+    /// The cluster, if there are backups of several: a restored database is another one.
+    #[arg(long, value_name = "ID", value_parser = cluster)]
+    cluster: Option<ClusterId>,
     /// Directory of the archive (see firn serve --archive), if it is not that of the backups.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
@@ -110,6 +117,12 @@ pub fn run(options: Options) -> Result<(), Failure> {
         Command::Prune(options) => prune(&options),
         Command::Restore(options) => restore(&options),
     }
+}
+
+/// The argument of --cluster.
+fn cluster(digits: &str) -> Result<ClusterId, String> {
+    ClusterId::parse(digits)
+        .ok_or_else(|| "write 32 hexadecimal digits, as firn backup list shows them".to_owned())
 }
 
 /// The server of an argument: a URL, or only its address.
@@ -146,7 +159,8 @@ fn list(options: &List) -> Result<(), Failure> {
     let repository = open(&options.directory)?;
     let chains = repository.chains().map_err(Failure::data)?;
     let mut lines = vec![
-        ["backup", "kind", "ended", "complete until", "log up to", "copied", "tables"].map(str::to_owned),
+        ["backup", "kind", "ended", "complete until", "log up to", "copied", "tables", "cluster"]
+            .map(str::to_owned),
     ];
     // Chains may overlap in time.
     let mut backups: Vec<&Description> = chains.iter().flat_map(|chain| &chain.backups).collect();
@@ -160,6 +174,7 @@ fn list(options: &List) -> Result<(), Failure> {
             shown_lsn(backup.end.lsn),
             shown_bytes(backup.copied_bytes),
             shown_bytes(backup.table_bytes),
+            backup.cluster.to_string(),
         ]);
     }
     print_table(&lines)?;
@@ -179,7 +194,16 @@ fn list(options: &List) -> Result<(), Failure> {
         }
         print_table(&lines)?;
     }
-    Ok(())
+    report_damaged(&repository)
+}
+
+/// Prints what is left out because its description is damaged.
+fn report_damaged(repository: &Repository) -> Result<(), Failure> {
+    repository
+        .damaged()
+        .map_err(Failure::data)?
+        .iter()
+        .try_for_each(|error| say!("left out: {}", error.message()))
 }
 
 /// Prints lines of cells, of which the first has the headings.
@@ -211,11 +235,22 @@ fn verify(options: &Verify) -> Result<(), Failure> {
         let rows = repository.verify(&chain.name, backup, &Config::default()).map_err(Failure::data)?;
         say!("backup {}: {rows} rows, verified in {:.1} s", backup.label, begun.elapsed().as_secs_f64())?;
     }
-    Ok(())
+    if options.backup.is_none() {
+        for archived in repository.archived().map_err(Failure::data)? {
+            let end = repository.verify_archived(&archived).map_err(Failure::data)?;
+            say!("archived log of cluster {}: verified up to {}", archived.cluster, shown_lsn(end.lsn))?;
+        }
+    }
+    match repository.damaged().map_err(Failure::data)?.first() {
+        Some(error) => Err(Failure::data(error)),
+        None => Ok(()),
+    }
 }
 
 fn prune(options: &Prune) -> Result<(), Failure> {
-    let removed = open(&options.directory)?.prune(options.keep as usize).map_err(Failure::data)?;
+    let archive = options.archive.as_deref().map(open).transpose()?;
+    let removed = open(&options.directory)?.prune(options.keep as usize, archive.as_ref());
+    let removed = removed.map_err(Failure::data)?;
     match removed.is_empty() {
         true => say!("there is no older backup"),
         false => removed.iter().try_for_each(|label| say!("removed backup {label}")),
@@ -237,6 +272,7 @@ fn restore(options: &Restore) -> Result<(), Failure> {
         target,
         inclusive: options.target_inclusive,
         backup: options.backup.clone(),
+        cluster: options.cluster,
         archive: options.archive.clone(),
     };
     let restored = backup::restore(&repository, &options.data, &wanted).map_err(Failure::data)?;
@@ -247,6 +283,13 @@ fn restore(options: &Restore) -> Result<(), Failure> {
         shown_lsn(restored.end),
         shown_time(restored.time)
     )?;
+    if let Some(gap) = restored.gap {
+        say!(
+            "the archive goes on at {}, but lacks what is between: later commits are not restored",
+            shown_lsn(gap)
+        )?;
+    }
+    report_damaged(&repository)?;
     say!("start it by firn serve --data {}", options.data.display())
 }
 

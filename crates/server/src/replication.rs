@@ -1,6 +1,7 @@
 //! Both ends of a connection for replication: the service behind a server's port, and the connection of a command to a server.
 
 use std::fmt;
+use std::io::Write as _;
 use std::path::Path;
 
 use firn_base::disk::RealDisk;
@@ -37,7 +38,9 @@ impl ReplicationService for Service {
 
 /// Archives the log of a database in a directory, until the archiver is stopped. `pg_stat_archiver` shows how it gets on.
 pub fn archive(database: &Database, directory: &Path) -> Result<Archiver> {
-    let archiver = Archiver::start(database.engine().clone(), Arc::new(RealDisk), directory)?;
+    let archiver = Archiver::start(database.engine().clone(), Arc::new(RealDisk), directory, |line| {
+        let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
+    })?;
     database.set_replication_facts(Arc::new(Facts { archiver: Box::new(archiver.watch()) }));
     Ok(archiver)
 }

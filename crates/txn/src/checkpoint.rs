@@ -499,9 +499,10 @@ impl Store {
             let name = format!("{}-{number}-{}.arrow", part.table.table.id().0, part.number);
             part.write(engine, &*self.disk, &directory, name)
         })?;
-        // In this order: the position covers everything published by then.
+        // In this order: the position covers everything that was read by then.
         let until = engine.now();
-        let needed = engine.last_position().max(cut.position);
+        let sequences = engine.sequence_entries();
+        let needed = log.appended_lsn().max(cut.position);
         files.extend(written.into_iter().flatten());
         let mut generations: Generations = files
             .iter()
@@ -532,7 +533,7 @@ impl Store {
             needed: needed.0,
             block_bytes: newest.manifest.block_bytes,
             catalog: cut.catalog.to_change(storage, cut.marks),
-            sequences: engine.sequence_entries(),
+            sequences,
             files,
         };
         Ok((manifest, generations, cut.redo_bytes))

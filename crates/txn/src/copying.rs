@@ -9,10 +9,11 @@ use crate::engine::Engine;
 use crate::loads;
 use crate::manifest::{ClusterId, Manifest, TableFile, checkpoint_directory, log_directory};
 use crate::recovery;
+use crate::table_file;
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
-use firn_log::{DatabaseId, Group, LogPoint, Record, spill_name};
+use firn_log::{DatabaseId, Group, LogPoint, Record, SpillReader, spill_name};
 use firn_storage::MemoryBudget;
 use std::path::{Path, PathBuf};
 
@@ -94,6 +95,30 @@ pub fn files_named_by(group: &Group) -> Result<Vec<DatabaseFile>> {
         }
     }
     Ok(files)
+}
+
+/// Reads the files that a group of a copied log names, and compares their checksums. XX001 if one is missing or damaged.
+pub fn check_files_named_by(
+    group: &Group,
+    disk: &dyn Disk,
+    folders: &Folders,
+    database: DatabaseId,
+) -> Result<()> {
+    let spills = SpillReader { disk, directory: &folders.log, database };
+    for entry in group.entries() {
+        for record in entry.records() {
+            match record? {
+                Record::Spilled { number, chunks } => spills.read(number, entry.epoch, chunks, |_| Ok(()))?,
+                Record::Loaded(bytes) => {
+                    for file in loads::named_by(bytes)? {
+                        table_file::check_file(disk, &folders.checkpoint, &file)?;
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The position in a group after its restore point of a name, if it has one. XX001 if its records are damaged.

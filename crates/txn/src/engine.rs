@@ -519,6 +519,11 @@ impl Engine {
         self.log.as_ref().map_or_else(Vec::new, Log::pinned)
     }
 
+    /// Waits until everything that has been committed is on disk, also with `synchronous_commit = off`.
+    pub fn flush_log(&self) -> Result<()> {
+        self.log.as_ref().map_or(Ok(()), |log| log.wait_durable(log.appended_lsn()))
+    }
+
     /// The place in the log's history up to which it is on disk; that of an empty log without a directory.
     pub fn log_point(&self) -> Result<LogPoint> {
         self.log.as_ref().map_or(Ok(LogPoint::START), Log::point)

@@ -37,7 +37,9 @@ mod times;
 pub use catalog::Catalog;
 pub use checkpoint::PinnedCheckpoint;
 pub use config::Config;
-pub use copying::{CopiedManifest, DatabaseFile, Folder, Folders, files_named_by, restore_point_in};
+pub use copying::{
+    CopiedManifest, DatabaseFile, Folder, Folders, check_files_named_by, files_named_by, restore_point_in,
+};
 pub use deferred::{Check, GoneKey};
 pub use engine::Engine;
 pub use firn_storage::{

@@ -104,17 +104,24 @@ fn block_of(row_ids: &UInt64Array) -> u64 {
     RowId::from_bits(row_ids.value(0)).block().0
 }
 
-/// Restores the counting rows of a file into a table that has none of them yet. Blocks that were cold when
-/// they were written are frozen again, if they have no gaps.
-///
-/// Error: XX001 if the file is missing or differs from the manifest.
-pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {
+/// Opens a file of a table whose length and checksum are those of the manifest. XX001 otherwise.
+pub(crate) fn check_file(disk: &dyn Disk, directory: &Path, entry: &TableFile) -> Result<Arc<dyn DiskFile>> {
     let path = directory.join(&entry.name);
     let file = disk.open_to_read(&path).map_err(|error| match error.state() {
         SqlState::UNDEFINED_FILE => damaged(&path, "it is missing"),
         _ => error,
     })?;
     check(&*file, &path, entry)?;
+    Ok(file)
+}
+
+/// Restores the counting rows of a file into a table that has none of them yet. Blocks that were cold when
+/// they were written are frozen again, if they have no gaps.
+///
+/// Error: XX001 if the file is missing or differs from the manifest.
+pub(crate) fn load(disk: &dyn Disk, directory: &Path, entry: &TableFile, table: &Table) -> Result<()> {
+    let path = directory.join(&entry.name);
+    let file = check_file(disk, directory, entry)?;
     let input = Input { file: &*file, at: 0, length: entry.bytes };
     let reader = FileReader::try_new(input, None).map_err(|error| unexpected(&path, &error))?;
     let specs = table.columns();

@@ -45,7 +45,7 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
             client.cancel_when_gone(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             let served = match is_for_replication {
-                true => replication::serve(&mut input, &mut sink, shared),
+                true => replication::serve(&mut input, &mut sink, shared, &is_ended),
                 false => try_serve_messages(&mut client, &mut input, &mut sink, shared),
             };
             served.err().unwrap_or(Fate::Gone)

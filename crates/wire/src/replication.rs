@@ -6,6 +6,7 @@
 
 use std::fmt::Debug;
 
+use firn_base::sync::{AtomicBool, Ordering};
 use firn_base::{Error, Result, SqlState};
 
 use crate::client::Sink;
@@ -26,16 +27,25 @@ pub struct ReplicationChannel<'c> {
     input: &'c mut Input,
     sink: &'c mut Sink,
     shared: &'c Shared,
+    /// Whether another session has ended this one.
+    is_ended: &'c AtomicBool,
 }
 
 impl ReplicationChannel<'_> {
+    /// Error: 57P01 if the server is being stopped, or the connection is to end.
+    fn check(&self) -> Result<()> {
+        if self.shared.is_stopping() || self.is_ended.load(Ordering::Relaxed) {
+            Err(stopping())
+        } else {
+            Ok(())
+        }
+    }
+
     /// Queues a message, which is given in parts, and sends what is queued if that is much.
     ///
     /// Errors: 57P01 if the server is being stopped, 08006 if the connection is lost.
     pub fn send(&mut self, parts: &[&[u8]]) -> Result<()> {
-        if self.shared.is_stopping() {
-            return Err(stopping());
-        }
+        self.check()?;
         encode::message(&mut self.sink.output, b'd', |output| {
             parts.iter().for_each(|part| output.extend_from_slice(part));
         });
@@ -67,12 +77,10 @@ impl ReplicationChannel<'_> {
                     }
                 };
             }
-            if self.shared.is_stopping() {
-                return Err(stopping());
-            }
-            self.input.fill(&self.sink.socket).map_err(|end| match end {
-                End::Gone | End::TimedOut if self.shared.is_stopping() => stopping(),
-                End::Gone | End::TimedOut => lost(),
+            self.check()?;
+            let filled = self.input.fill(&self.sink.socket);
+            filled.map_err(|end| match end {
+                End::Gone | End::TimedOut => self.check().err().unwrap_or_else(lost),
                 End::Malformed(malformed) => malformed.into(),
             })?;
         }
@@ -80,12 +88,17 @@ impl ReplicationChannel<'_> {
 }
 
 /// Serves a connection that has started.
-pub(crate) fn serve(input: &mut Input, sink: &mut Sink, shared: &Shared) -> std::result::Result<(), Fate> {
+pub(crate) fn serve(
+    input: &mut Input,
+    sink: &mut Sink,
+    shared: &Shared,
+    is_ended: &AtomicBool,
+) -> std::result::Result<(), Fate> {
     let service = shared.config.replication.clone();
     let service = service.ok_or_else(|| Error::unsupported("replication of this server's database"))?;
     encode::copy_both_response(&mut sink.output);
     sink.flush()?;
-    match service.serve(&mut ReplicationChannel { input, sink, shared }) {
+    match service.serve(&mut ReplicationChannel { input, sink, shared, is_ended }) {
         Err(error) if error.state() == SqlState::CONNECTION_FAILURE => Err(Fate::Gone),
         outcome => Ok(outcome?),
     }

@@ -70,15 +70,8 @@ impl Server {
 
 /// The chain that an incremental backup extends, or why there is none.
 fn base(repository: &Repository, server: &Server) -> Result<std::result::Result<Chain, String>> {
-    Ok(match repository.newest_chain()? {
-        None => Err("There is no earlier backup.".to_owned()),
-        Some(chain)
-            if (chain.newest().database, chain.newest().cluster) != (server.database, server.cluster) =>
-        {
-            Err("The newest backup is of another database or cluster.".to_owned())
-        }
-        Some(chain) => Ok(chain),
-    })
+    let newest = repository.newest_chain((server.database, server.cluster))?;
+    Ok(newest.ok_or_else(|| "there is no earlier backup of this database and cluster".to_owned()))
 }
 
 fn copy(
@@ -194,6 +187,13 @@ impl Receiver {
                 .with_hint("Look for errors of the server's disk; the backup can be tried again."));
         }
         self.bytes += length;
+        if self.disk.exists(&path)? && checksum_of(&*self.disk, &path)? != (length, crc) {
+            let _ = self.disk.remove(&temporary);
+            let message = format!("an earlier backup has another file \"{}\"", path.display());
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_detail("The database was set back to an earlier state without a new cluster.")
+                .with_hint("Make a full backup, without --incremental."));
+        }
         created.sync()?;
         self.disk.rename(&temporary, &path)
     }
@@ -213,6 +213,20 @@ fn receive_content(channel: &mut dyn Channel, file: &dyn DiskFile) -> Result<(u6
             }
             _ => return Err(out_of_turn()),
         }
+    }
+}
+
+/// The length and the CRC32C of a file.
+fn checksum_of(disk: &dyn Disk, path: &Path) -> Result<(u64, u32)> {
+    let file = disk.open_to_read(path)?;
+    let (mut chunk, mut at, mut crc) = (vec![0; 1 << 20], 0, 0);
+    loop {
+        let read = file.read_at(&mut chunk, at)?;
+        if read == 0 {
+            return Ok((at, crc));
+        }
+        crc = crc32c::crc32c_append(crc, &chunk[..read]);
+        at += read as u64;
     }
 }
 

@@ -53,11 +53,6 @@ pub struct Description {
 }
 
 impl Description {
-    /// Backups are older or newer by this.
-    pub(super) fn order(&self) -> impl Ord {
-        (self.begun, self.label.len(), self.label.clone())
-    }
-
     /// Writes it, atomically.
     pub fn write(&self, disk: &dyn Disk, path: &Path) -> Result<()> {
         write_described(disk, path, WORD, VERSION, self)

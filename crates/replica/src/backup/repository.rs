@@ -4,19 +4,21 @@ use super::description::{Description, Kind};
 use crate::archive::{self, Run};
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, datetime};
+use firn_base::{Error, Lsn, Result, SqlState, datetime};
+use firn_log::{DatabaseId, LogPoint};
 use firn_txn::{ClusterId, CopiedManifest, Folders};
 use std::path::{Path, PathBuf};
 
 /// Marks a directory as one with backups.
 const MARKER: &str = "BACKUPS";
+const MARKER_TEMPORARY: &str = "BACKUPS.tmp";
 /// Its content: the version of the layout.
 const MARKER_TEXT: &[u8] = b"FIRNBACKUPS 1\n";
 const LOCK: &str = "LOCK";
 /// The folder with archived logs.
 pub(crate) const ARCHIVE: &str = "archive";
 /// Names that an otherwise empty directory may have.
-const INNOCENT: [&str; 2] = [LOCK, "lost+found"];
+const INNOCENT: [&str; 3] = [LOCK, MARKER_TEMPORARY, "lost+found"];
 
 const DESCRIPTION_SUFFIX: &str = ".backup";
 const MANIFEST_SUFFIX: &str = ".manifest";
@@ -33,11 +35,16 @@ pub struct Repository {
 pub struct Chain {
     /// The name of its folder.
     pub name: String,
-    /// Oldest first. There is at least one.
+    /// By the ends of their logs. There is at least one.
     pub backups: Vec<Description>,
 }
 
 impl Chain {
+    /// The database and the cluster, which are the same for all of its backups.
+    pub fn cluster(&self) -> (DatabaseId, ClusterId) {
+        (self.backups[0].database, self.backups[0].cluster)
+    }
+
     /// The newest backup of it.
     pub fn newest(&self) -> &Description {
         self.backups.last().expect("a chain has a backup")
@@ -81,7 +88,7 @@ impl Repository {
                 .with_detail(format!("It holds \"{foreign}\"."))
                 .with_hint("Name an empty directory, or one that does not exist yet."));
         }
-        let (marker, temporary) = (directory.join(MARKER), directory.join("BACKUPS.tmp"));
+        let (marker, temporary) = (directory.join(MARKER), directory.join(MARKER_TEMPORARY));
         repository.disk.replace(&marker, &temporary, MARKER_TEXT)?;
         Ok(repository)
     }
@@ -143,23 +150,42 @@ impl Repository {
         CopiedManifest::decode(&self.disk.read(&path)?, &path)
     }
 
-    /// All chains with complete backups, oldest first. Error: XX001 if a description is damaged.
+    /// All chains with complete backups, oldest first. Damaged descriptions are left out: see [`Repository::damaged`].
     pub fn chains(&self) -> Result<Vec<Chain>> {
-        let mut chains = Vec::new();
+        Ok(self.read_chains()?.0)
+    }
+
+    /// Why backups and archived logs are left out whose descriptions are damaged.
+    pub fn damaged(&self) -> Result<Vec<Error>> {
+        let mut damaged = self.read_chains()?.1;
+        damaged.extend(archived_in(&self.disk, &self.directory.join(ARCHIVE))?.1);
+        Ok(damaged)
+    }
+
+    fn read_chains(&self) -> Result<(Vec<Chain>, Vec<Error>)> {
+        let (mut chains, mut damaged) = (Vec::new(), Vec::new());
         for name in self.chain_names()? {
             let mut backups = Vec::new();
-            for file in self.disk.list(&self.folder(&name))? {
-                if file.ends_with(DESCRIPTION_SUFFIX) {
-                    backups.push(Description::read(&*self.disk, &self.folder(&name).join(file))?);
+            for file in self.described_in(&name)? {
+                match Description::read(&*self.disk, &self.folder(&name).join(file)) {
+                    Ok(description) => backups.push(description),
+                    Err(error) if error.state() == SqlState::DATA_CORRUPTED => damaged.push(error),
+                    Err(error) => return Err(error),
                 }
             }
             if !backups.is_empty() {
-                backups.sort_by(|left, right| left.order().cmp(&right.order()));
+                backups.sort_by_key(|backup: &Description| (backup.end.lsn, backup.begun));
                 chains.push(Chain { name, backups });
             }
         }
-        chains.sort_by(|left, right| left.backups[0].order().cmp(&right.backups[0].order()));
-        Ok(chains)
+        chains.sort_by_key(|chain| chain.backups[0].begun);
+        Ok((chains, damaged))
+    }
+
+    /// The names of the descriptions of a chain.
+    fn described_in(&self, chain: &str) -> Result<Vec<String>> {
+        let names = self.disk.list(&self.folder(chain))?;
+        Ok(names.into_iter().filter(|name| name.ends_with(DESCRIPTION_SUFFIX)).collect())
     }
 
     /// The names of folders of chains, also of unfinished ones.
@@ -170,7 +196,7 @@ impl Repository {
 
     /// The archived logs, by cluster and oldest first.
     pub fn archived(&self) -> Result<Vec<ArchivedRun>> {
-        archived_in(&self.disk, &self.directory.join(ARCHIVE))
+        Ok(archived_in(&self.disk, &self.directory.join(ARCHIVE))?.0)
     }
 
     /// The folder with the archived log of a cluster.
@@ -184,10 +210,14 @@ impl Repository {
         datetime::write_iso_timestamp(now.div_euclid(1_000_000) * 1_000_000, &mut text);
         let second: String = text.chars().filter(char::is_ascii_digit).collect::<String>() + "Z";
         let second = format!("{}T{}", &second[..8], &second[8..]);
-        let taken: Vec<String> =
-            self.chains()?.into_iter().flat_map(|chain| chain.backups).map(|one| one.label).collect();
-        let folders = self.chain_names()?;
-        let is_free = |label: &String| !taken.contains(label) && !folders.contains(label);
+        let mut taken = self.chain_names()?;
+        for chain in taken.clone() {
+            let names = self.described_in(&chain)?;
+            taken.extend(
+                names.iter().filter_map(|name| name.strip_suffix(DESCRIPTION_SUFFIX)).map(str::to_owned),
+            );
+        }
+        let is_free = |label: &String| !taken.contains(label);
         let numbered = (2..).map(|number| format!("{second}-{number}"));
         let mut names = std::iter::once(second.clone()).chain(numbered);
         Ok(names.find(is_free).expect("there is always another number"))
@@ -201,19 +231,36 @@ impl Repository {
         manifest.check(&*self.disk, &self.folders(chain, &backup.log), backup.end, config)
     }
 
-    /// Removes all but the newest `keep` chains, what interrupted backups have left, and the part of the archive before the oldest
-    /// backup. A chain is removed as a whole, or not at all. Returns the names of the removed backups.
-    pub fn prune(&self, keep: usize) -> Result<Vec<String>> {
+    /// Verifies an archived log: reads its groups, and the files that they name. Returns where it ends. XX001 if something is
+    /// missing or damaged.
+    pub fn verify_archived(&self, archived: &ArchivedRun) -> Result<LogPoint> {
+        archive::verify(&*self.disk, archived)
+    }
+
+    /// Removes all but the newest `keep` chains of each cluster, what interrupted backups have left, and the part of the archive
+    /// before the oldest backup that is left of its cluster. A chain is removed as a whole, or not at all. Returns the names of the
+    /// removed backups. `archive` has the archive, if it is another directory.
+    pub fn prune(&self, keep: usize, archive: Option<&Repository>) -> Result<Vec<String>> {
         assert!(keep > 0, "the newest backup stays");
         let _lock = self.lock()?;
         let chains = self.chains()?;
-        let kept = &chains[chains.len().saturating_sub(keep)..];
+        let is_kept = |chain: &Chain| {
+            let newer = chains.iter().filter(|other| {
+                other.cluster() == chain.cluster() && other.backups[0].begun > chain.backups[0].begun
+            });
+            newer.count() < keep
+        };
         let mut removed = Vec::new();
         for name in self.chain_names()? {
-            if kept.iter().any(|chain| chain.name == name) {
+            let chain = chains.iter().find(|chain| chain.name == name);
+            // One of which all descriptions are damaged is left to people.
+            let stays = chain.map_or_else(
+                || self.described_in(&name).map(|names| !names.is_empty()),
+                |chain| Ok(is_kept(chain)),
+            )?;
+            if stays {
                 continue;
             }
-            let chain = chains.iter().find(|chain| chain.name == name);
             // The descriptions first, the newest before what it is based on: a chain that is removed in part has no gap.
             for backup in chain.iter().flat_map(|chain| chain.backups.iter().rev()) {
                 self.disk.remove(&self.description_path(&name, &backup.label))?;
@@ -223,14 +270,19 @@ impl Repository {
             self.remove_chain(&name)?;
         }
         self.disk.sync_directory(&self.directory)?;
-        for cluster in clusters(&chains) {
-            let oldest = kept.iter().filter(|chain| chain.backups[0].cluster == cluster).map(|chain| {
-                let first = &chain.backups[0];
-                self.manifest(&chain.name, &first.label).map(|manifest| manifest.point().lsn)
-            });
-            let oldest = oldest.collect::<Result<Vec<_>>>()?.into_iter().min();
-            for archived in self.archived()?.iter().filter(|archived| archived.cluster == cluster) {
-                archive::prune(&self.disk, archived, oldest)?;
+        let archived = archive.unwrap_or(self).archived()?;
+        for (number, one) in archived.iter().enumerate() {
+            let of_it = chains
+                .iter()
+                .filter(|chain| chain.cluster() == (one.run.database, one.cluster) && is_kept(chain));
+            let backups = of_it.flat_map(|chain| chain.backups.iter().map(move |backup| (chain, backup)));
+            let needed =
+                backups.map(|(chain, backup)| Ok(self.manifest(&chain.name, &backup.label)?.point().lsn));
+            let needed = needed.collect::<Result<Vec<Lsn>>>()?.into_iter().min();
+            // Without a backup of it, nothing says what may go.
+            if let Some(needed) = needed {
+                let is_newest = archived.get(number + 1).is_none_or(|next| next.cluster != one.cluster);
+                archive::prune(&self.disk, one, needed, is_newest)?;
             }
         }
         removed.sort();
@@ -248,40 +300,25 @@ impl Repository {
         archive::remove_folder(&*self.disk, &folder)
     }
 
-    /// The chain with the newest backup.
-    pub fn newest_chain(&self) -> Result<Option<Chain>> {
-        Ok(self
-            .chains()?
-            .into_iter()
-            .max_by(|left, right| left.newest().order().cmp(&right.newest().order())))
+    /// The newest chain of a cluster.
+    pub fn newest_chain(&self, of: (DatabaseId, ClusterId)) -> Result<Option<Chain>> {
+        Ok(self.chains()?.into_iter().rfind(|chain| chain.cluster() == of))
     }
 }
 
-/// The clusters of some chains, each once.
-fn clusters(chains: &[Chain]) -> Vec<ClusterId> {
-    let mut clusters: Vec<ClusterId> = Vec::new();
-    for chain in chains {
-        let cluster = chain.backups[0].cluster;
-        if !clusters.contains(&cluster) {
-            clusters.push(cluster);
-        }
-    }
-    clusters
-}
-
-/// The archived runs in a folder with archives.
-pub(super) fn archived_in(disk: &Arc<dyn Disk>, folder: &Path) -> Result<Vec<ArchivedRun>> {
-    let mut found = Vec::new();
+/// The archived runs in a folder with archives, by cluster and oldest first, and errors of those that are damaged.
+fn archived_in(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(Vec<ArchivedRun>, Vec<Error>)> {
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
     if !disk.exists(folder)? {
-        return Ok(found);
+        return Ok((found, damaged));
     }
     for name in disk.list(folder)? {
         let Some(cluster) = ClusterId::parse(&name) else { continue };
-        for (directory, run) in archive::runs(&**disk, &folder.join(&name))? {
-            found.push(ArchivedRun { cluster, directory, run });
-        }
+        let (runs, errors) = archive::runs(&**disk, &folder.join(&name))?;
+        found.extend(runs.into_iter().map(|(directory, run)| ArchivedRun { cluster, directory, run }));
+        damaged.extend(errors);
     }
-    Ok(found)
+    Ok((found, damaged))
 }
 
 /// Whether a name is one of a backup: `20261130T010203Z`, or that with a number.

@@ -5,8 +5,8 @@
 //! commits belong to the target. The directory is opened like one after a crash.
 
 use super::description::{Description, shown_lsn, shown_time};
-use super::repository::{ArchivedRun, Chain, Repository, archived_in};
-use crate::archive::{Run, copy_content};
+use super::repository::{ArchivedRun, Chain, Repository};
+use crate::archive::{self, copy_content};
 use firn_base::disk::Disk;
 use firn_base::{Error, Lsn, Result, SqlState};
 use firn_log::{Group, LogCopy, LogPoint, Reader, SegmentHeader};
@@ -38,6 +38,8 @@ pub struct Restored {
     pub time: i64,
     /// The cluster that it is now.
     pub cluster: ClusterId,
+    /// Where a later part of the archived log begins that could not be used, since something is missing before it.
+    pub gap: Option<Lsn>,
 }
 
 /// What to restore.
@@ -49,6 +51,8 @@ pub struct Wanted {
     pub inclusive: bool,
     /// The label of the backup to begin with; the newest that precedes the target by default.
     pub backup: Option<String>,
+    /// The cluster, if there are backups of several.
+    pub cluster: Option<ClusterId>,
     /// A directory with an archive of the log; that of the backups by default.
     pub archive: Option<PathBuf>,
 }
@@ -60,30 +64,54 @@ pub struct Wanted {
 pub fn restore(repository: &Repository, data: &Path, wanted: &Wanted) -> Result<Restored> {
     let disk = &repository.disk;
     check_that_it_is_empty(&**disk, data)?;
-    let archives = match &wanted.archive {
-        Some(folder) => archived_in(disk, &folder.join(super::repository::ARCHIVE))?,
-        None => repository.archived()?,
-    };
     let chains = repository.chains()?;
-    let candidates = chains.iter().flat_map(|chain| chain.backups.iter().map(move |backup| (chain, backup)));
-    let mut candidates: Vec<(&Chain, &Description)> = candidates
+    let backups = chains.iter().flat_map(|chain| chain.backups.iter().map(move |backup| (chain, backup)));
+    let mut candidates: Vec<(&Chain, &Description)> = backups
         .filter(|(_, backup)| wanted.backup.as_ref().is_none_or(|label| *label == backup.label))
+        .filter(|(_, backup)| wanted.cluster.is_none_or(|cluster| cluster == backup.cluster))
         .collect();
-    candidates.sort_by(|left, right| right.1.order().cmp(&left.1.order()));
-    if candidates.is_empty() {
+    let Some(of) = candidates.first().map(|(chain, _)| chain.cluster()) else {
         return Err(no_backup(repository, wanted.backup.as_deref()));
+    };
+    if candidates.iter().any(|(chain, _)| chain.cluster() != of) {
+        return Err(several_clusters(repository));
     }
-    let mut why = None;
+    // The newest first.
+    candidates.sort_by_key(|(_, backup)| std::cmp::Reverse((backup.end.lsn, backup.begun)));
+    let archives = archives_of(repository, wanted, of.1)?;
+    let mut after: Option<Error> = None;
     for (chain, backup) in candidates {
         let source = Source::new(repository, chain, backup, &archives)?;
         match source.find(wanted)? {
             Found::At(cut) => return source.install(data, cut),
             // An earlier one reaches it if any does.
-            Found::Before(error) => why = Some(error),
-            Found::Beyond(error) => return Err(why.unwrap_or(error)),
+            Found::Before(error) => after = Some(error),
+            Found::Beyond(error) => {
+                return Err(match after {
+                    Some(after) => in_a_gap(&error, &after),
+                    None => error,
+                });
+            }
         }
     }
-    Err(why.expect("there was a candidate"))
+    Err(after.expect("there was a candidate"))
+}
+
+/// The archived logs of a cluster, the newest first. 55000 if a directory was named that has none.
+fn archives_of(repository: &Repository, wanted: &Wanted, cluster: ClusterId) -> Result<Vec<ArchivedRun>> {
+    let archived = match &wanted.archive {
+        Some(directory) => Repository::open(repository.disk.clone(), directory)?.archived()?,
+        None => repository.archived()?,
+    };
+    let of_it: Vec<ArchivedRun> = archived.into_iter().filter(|one| one.cluster == cluster).rev().collect();
+    match &wanted.archive {
+        Some(directory) if of_it.is_empty() => {
+            let message = format!("there is no archive of cluster {cluster} in \"{}\"", directory.display());
+            Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_hint("Name the directory of firn serve --archive."))
+        }
+        _ => Ok(of_it),
+    }
 }
 
 /// Where a restored log ends.
@@ -92,6 +120,8 @@ struct Cut {
     lsn: Lsn,
     /// How many entries of the group that begins there are taken; 0 for none.
     entries: usize,
+    /// See [`Restored::gap`].
+    gap: Option<Lsn>,
 }
 
 /// Whether a backup can be restored to a target.
@@ -101,6 +131,14 @@ enum Found {
     Before(Error),
     /// The log does not reach the target.
     Beyond(Error),
+}
+
+/// Where a log ends.
+struct End {
+    /// Every commit that was acknowledged before this time is in it.
+    complete_until: i64,
+    /// Where the next part of the archive begins, if there is one and something is missing before it.
+    gap: Option<Lsn>,
 }
 
 /// A backup, with the logs that belong to it.
@@ -123,52 +161,49 @@ impl<'r> Source<'r> {
         archives: &'r [ArchivedRun],
     ) -> Result<Source<'r>> {
         let manifest = repository.manifest(&chain.name, &backup.label)?;
-        let continues = |other: &&&Description| other.log == backup.log;
-        let newest = chain.backups.iter().rev().find(|other| continues(&other)).expect("it is one itself");
-        let archives = archives.iter().filter(|archived| archived.cluster == backup.cluster).collect();
+        let newest = chain.backups.iter().rfind(|other| other.log == backup.log).expect("it is one itself");
+        let archives = archives.iter().collect();
         let (end, complete_until) = (newest.end, newest.complete_until);
         let folders = repository.folders(&chain.name, &backup.log);
         Ok(Source { repository, backup, folders, manifest, end, complete_until, archives })
     }
 
-    /// Reads its log from the checkpoint on. `visit` gets each group with the folder that it is in, and returns whether to go on.
-    /// Returns the time until which the log is complete if it has been read to its end.
-    fn read(&self, mut visit: impl FnMut(&Group, &Reader, &Folders) -> Result<bool>) -> Result<Option<i64>> {
-        let (mut point, mut end, mut folders) = (self.manifest.point(), self.end, self.folders.clone());
-        let mut is_archive = false;
-        let mut complete_until = self.complete_until;
+    /// Reads its log from the checkpoint on. `visit` gets each group with the folders that it is in, and returns whether to go on.
+    /// Returns where the log ends if it has been read to its end.
+    fn read(&self, mut visit: impl FnMut(&Group, &Reader, &Folders) -> Result<bool>) -> Result<Option<End>> {
+        let disk = &*self.repository.disk;
+        let mut reader = Reader::open(disk, &self.folders.log, self.backup.database, self.manifest.point())?;
+        reader.end_at(self.end.lsn);
+        let (mut folders, mut complete_until) = (self.folders.clone(), self.complete_until);
         let mut archives = self.archives.clone();
         loop {
-            let database = self.backup.database;
-            let mut reader = Reader::open(&*self.repository.disk, &folders.log, database, point)?;
-            if is_archive {
-                // It may be growing, and have more than its description says.
-                reader.end_at_first_gap();
-            } else {
-                reader.end_at(end.lsn);
-            }
             while let Some(group) = reader.next_group()? {
                 if !visit(&group, &reader, &folders)? {
                     return Ok(None);
                 }
             }
-            if reader.position() < end.lsn {
-                let message = format!("the log in \"{}\" ends too early", folders.log.display());
+            let point = reader.point();
+            if point.lsn < self.end.lsn {
+                let message = format!("the log in \"{}\" ends too early", self.folders.log.display());
                 return Err(Error::new(SqlState::DATA_CORRUPTED, message)
-                    .with_detail(format!("It should reach {}.", shown_lsn(end.lsn)))
-                    .with_hint("Restore to an earlier target, or from another backup."));
+                    .with_detail(format!("It should reach {}.", shown_lsn(self.end.lsn)))
+                    .with_hint("Use another backup."));
             }
-            point = reader.point();
-            let continues = |run: &Run| (run.begin.lsn..=run.end.lsn).contains(&point.lsn);
-            let next = archives.iter().position(|archived| continues(&archived.run));
-            let Some(next) = next.map(|at| archives.remove(at)) else { return Ok(Some(complete_until)) };
-            if next.run.begin.lsn == next.run.end.lsn {
-                // It has no group yet, and so no segment.
-                complete_until = complete_until.max(next.run.complete_until);
-                continue;
+            let mut next = None;
+            for (at, archived) in archives.iter().enumerate() {
+                if let Some(reader) = archive::read_from(disk, archived, point)? {
+                    next = Some((at, reader));
+                    break;
+                }
             }
-            (end, folders, is_archive) = (next.run.end, Folders::of(&next.directory), true);
-            complete_until = complete_until.max(next.run.complete_until);
+            let Some((at, next)) = next else {
+                let later = archives.iter().filter(|one| point.lsn < one.run.end.lsn);
+                let gap = later.map(|one| one.run.begin.lsn).filter(|begin| point.lsn < *begin).min();
+                return Ok(Some(End { complete_until, gap }));
+            };
+            let archived = archives.remove(at);
+            (reader, folders) = (next, Folders::of(&archived.directory));
+            complete_until = complete_until.max(archived.run.complete_until);
         }
     }
 
@@ -184,25 +219,27 @@ impl<'r> Source<'r> {
             return Ok(Found::Before(self.precedes()));
         }
         let (mut last, mut cut) = (begin, None);
-        let complete_until = self.read(|group, _, _| {
+        let end = self.read(|group, _, _| {
             let taken = taken_of(group, wanted)?;
             match taken {
                 Taken::All => last = group.end,
-                Taken::Some(entries) => cut = Some(Cut { lsn: group.begin, entries }),
+                Taken::Some(entries) => cut = Some(Cut { lsn: group.begin, entries, gap: None }),
             }
             Ok(cut.is_none())
         })?;
-        let cut = match (cut, &wanted.target, complete_until) {
-            (Some(cut), ..) => cut,
-            (None, Target::Latest, _) => Cut { lsn: last.lsn, entries: 0 },
-            (None, Target::Time(time), Some(until)) if *time <= until => Cut { lsn: last.lsn, entries: 0 },
-            (None, Target::Lsn(lsn), _) if last.lsn >= *lsn => Cut { lsn: last.lsn, entries: 0 },
-            (None, target, until) => {
-                let error = self.not_reached(last, until.unwrap_or(last.wall_time));
-                // A restore point may precede this backup.
-                let is_name = matches!(target, Target::Name(_));
-                return Ok(if is_name { Found::Before(error) } else { Found::Beyond(error) });
-            }
+        let cut = match (cut, end) {
+            (Some(cut), _) => cut,
+            (None, None) => unreachable!("the log is read to its end unless a cut is found"),
+            (None, Some(End { complete_until, gap })) => match &wanted.target {
+                Target::Latest => Cut { lsn: last.lsn, entries: 0, gap },
+                Target::Time(time) if *time <= complete_until => Cut { lsn: last.lsn, entries: 0, gap: None },
+                Target::Lsn(lsn) if *lsn <= last.lsn => Cut { lsn: last.lsn, entries: 0, gap: None },
+                Target::Time(_) | Target::Lsn(_) => {
+                    return Ok(Found::Beyond(self.not_reached(last, complete_until)));
+                }
+                // It may precede this backup.
+                Target::Name(name) => return Ok(Found::Before(self.unknown_name(name, last))),
+            },
         };
         // With entries, the group that begins there has something of what is needed only if it ends there.
         let reaches = cut.lsn >= needed || cut.entries > 0 && self.is_within(cut.lsn, cut.entries, needed)?;
@@ -234,12 +271,25 @@ impl<'r> Source<'r> {
     }
 
     #[cold]
+    fn unknown_name(&self, name: &str, last: LogPoint) -> Error {
+        let message = format!("there is no restore point \"{name}\" in the log");
+        Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .with_detail(format!(
+                "From {} to {} there is none of that name.",
+                shown_lsn(self.manifest.point().lsn),
+                shown_lsn(last.lsn)
+            ))
+            .with_hint("Names are those of pg_create_restore_point; name a time or a position instead.")
+    }
+
+    #[cold]
     fn precedes(&self) -> Error {
         let message = "the target is before the end of the oldest backup that could be used";
         Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
             .with_detail(format!(
-                "Backup {} can be restored to {} or later.",
+                "Backup {}, which ended at {}, can be restored to {} or later.",
                 self.backup.label,
+                shown_time(self.backup.ended),
                 shown_lsn(self.manifest.needed())
             ))
             .with_hint("Name a later target, or use an earlier backup; see firn backup list.")
@@ -291,7 +341,7 @@ impl<'r> Source<'r> {
             disk.sync_directory(parent)?;
         }
         let LogPoint { lsn: end, wall_time: time, .. } = log.point();
-        Ok(Restored { backup: self.backup.clone(), end, time, cluster })
+        Ok(Restored { backup: self.backup.clone(), end, time, cluster, gap: cut.gap })
     }
 }
 
@@ -357,6 +407,23 @@ fn check_that_it_is_empty(disk: &dyn Disk, data: &Path) -> Result<()> {
     Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .with_detail(format!("It holds \"{foreign}\"."))
         .with_hint("Name an empty directory, or one that does not exist yet."))
+}
+
+#[cold]
+fn several_clusters(repository: &Repository) -> Error {
+    let message = format!("the backups in \"{}\" are of several clusters", repository.directory().display());
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_detail("A restored database is another cluster than the one that was backed up.")
+        .with_hint("Name one by --cluster, or a backup by --backup; see firn backup list.")
+}
+
+/// The error for a target after the end of one backup's log, and before the next backup can be used.
+#[cold]
+fn in_a_gap(beyond: &Error, before: &Error) -> Error {
+    let details = [beyond.detail(), before.detail()].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the target is in a gap between two backups")
+        .with_detail(details)
+        .with_hint("Name another target. An archive (firn serve --archive) leaves no gaps.")
 }
 
 #[cold]

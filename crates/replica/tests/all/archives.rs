@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 fn start(disk: &Arc<SimulatedDisk>, ledger: &Ledger) -> Archiver {
-    Archiver::start(ledger.database.engine().clone(), disk.clone(), Path::new(BACKUPS)).unwrap()
+    Archiver::start(ledger.database.engine().clone(), disk.clone(), Path::new(BACKUPS), |_| {}).unwrap()
 }
 
 fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
@@ -39,7 +39,7 @@ fn a_backup_is_restored_to_any_time_in_the_archive() {
     ledger.connection.execute("SELECT pg_create_restore_point('here')").unwrap();
     ledger.commit(3);
     let expected = contents(&ledger.database);
-    assert!(archiver.status().failures == 0);
+    assert_eq!(archiver.status().failures, 0);
     archiver.stop();
     let archived = repository(&backups).archived().unwrap();
     assert_eq!(archived.len(), 1);
@@ -122,6 +122,59 @@ fn an_archive_that_fails_is_tried_again() {
     assert_eq!(contents(&restore(&backups, "/restored", &to(Target::Latest))), expected);
 }
 
+/// The archive's directory cannot be reached for a while: nothing of the log may be removed meanwhile.
+#[test]
+fn an_archive_that_cannot_be_opened_retains_the_log() {
+    let (disk, backups) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let archiver = start(&backups, &ledger);
+    create(&backups, &ledger.database, false);
+    backups.fail_after_operations(0, Fault::Broken);
+    ledger.commit(5);
+    wait_until("it fails", || archiver.status().failures > 0);
+    wait_until("it fails again", || archiver.status().failures > 1);
+    ledger.commit(400);
+    ledger.database.checkpoint().unwrap();
+    ledger.commit(400);
+    ledger.database.checkpoint().unwrap();
+    backups.fail_after_operations(u64::MAX, Fault::Broken);
+    let target = ledger.database.engine().durable_lsn();
+    wait_until("it goes on", || archiver.status().position >= Some(target));
+    assert_eq!(archiver.status().gaps, 0);
+    archiver.stop();
+    assert_eq!(last_id(&restore(&backups, "/restored", &to(Target::Latest))), 804);
+}
+
+/// What a killed server has archived counts, also what the description does not tell of yet.
+#[test]
+fn a_run_has_more_than_its_description_says() {
+    let (disk, backups) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    create(&backups, &ledger.database, false);
+    let archiver = start(&backups, &ledger);
+    ledger.commit(20);
+    let target = ledger.database.engine().durable_lsn();
+    wait_until("all is archived", || archiver.status().position >= Some(target));
+    let killed = backups.after_kill();
+    assert_eq!(last_id(&restore(&killed, "/restored", &to(Target::Latest))), 19);
+    // A backup that ends after the description.
+    let later = create(&killed, &ledger.database, false);
+    ledger.commit(5);
+    let target = ledger.database.engine().durable_lsn();
+    wait_until("all is archived", || archiver.status().position >= Some(target));
+    let mut wanted = to(Target::Latest);
+    wanted.backup = Some(later.description.label);
+    wanted.archive = Some(BACKUPS.into());
+    assert_eq!(last_id(&restore(&killed, "/later", &wanted)), 19);
+    archiver.stop();
+    for archived in repository(&backups).archived().unwrap() {
+        let end = repository(&backups).verify_archived(&archived).unwrap();
+        assert!(end.is_same_place(&archived.run.end));
+    }
+    let nowhere = firn_replica::backup::Wanted { archive: Some("/nowhere".into()), ..to(Target::Latest) };
+    assert!(try_restore(&backups, "/none", &nowhere).is_err());
+}
+
 /// The server was without an archive for a while, and has removed that part of the log.
 #[test]
 fn a_gap_begins_a_new_run_and_needs_a_new_backup() {
@@ -141,7 +194,9 @@ fn a_gap_begins_a_new_run_and_needs_a_new_backup() {
     archiver.stop();
     assert_eq!(repository(&backups).archived().unwrap().len(), 2);
     // Up to the gap.
-    assert_eq!(last_id(&restore(&backups, "/before", &to(Target::Latest))), 9);
+    let restored = try_restore(&backups, "/before", &to(Target::Latest)).unwrap();
+    assert!(restored.gap.is_some());
+    assert_eq!(last_id(&open_at(&backups, "/before").unwrap()), 9);
     let time = ledger.entries[815].acknowledged;
     let error = try_restore(&backups, "/beyond", &to(Target::Time(time))).unwrap_err();
     assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
@@ -170,7 +225,7 @@ fn pruning_removes_the_archive_before_the_oldest_backup() {
     let target = ledger.database.engine().durable_lsn();
     wait_until("all is archived", || archiver.status().position >= Some(target));
     let before = backups.list(&log).unwrap().len();
-    assert_eq!(repository(&backups).prune(1).unwrap().len(), 2);
+    assert_eq!(repository(&backups).prune(1, None).unwrap().len(), 2);
     assert!(backups.list(&log).unwrap().len() < before);
     ledger.commit(5);
     let expected = contents(&ledger.database);
@@ -178,7 +233,7 @@ fn pruning_removes_the_archive_before_the_oldest_backup() {
     assert_eq!(contents(&restore(&backups, "/restored", &to(Target::Latest))), expected);
     // It goes on where it was, and twice pruned is pruned.
     let archiver = start(&backups, &ledger);
-    assert!(repository(&backups).prune(1).unwrap().is_empty());
+    assert!(repository(&backups).prune(1, None).unwrap().is_empty());
     ledger.commit(5);
     archiver.stop();
     assert_eq!(contents(&restore(&backups, "/again", &to(Target::Latest))), contents(&ledger.database));
@@ -190,12 +245,14 @@ fn one_server_archives_a_cluster() {
     let ledger = Ledger::new(&disk);
     let archiver = start(&backups, &ledger);
     let second =
-        Archiver::start(ledger.database.engine().clone(), backups.clone(), Path::new(BACKUPS)).unwrap_err();
+        Archiver::start(ledger.database.engine().clone(), backups.clone(), Path::new(BACKUPS), |_| {})
+            .unwrap_err();
     assert_eq!(second.state(), SqlState::OBJECT_IN_USE);
     assert!(second.hint().is_some());
     drop(archiver);
     drop(start(&backups, &ledger));
     let memory = firn_session::Database::memory().unwrap();
-    let error = Archiver::start(memory.engine().clone(), backups.clone(), Path::new(BACKUPS)).unwrap_err();
+    let error =
+        Archiver::start(memory.engine().clone(), backups.clone(), Path::new(BACKUPS), |_| {}).unwrap_err();
     assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
 }

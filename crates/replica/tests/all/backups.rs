@@ -130,10 +130,49 @@ fn an_incremental_backup_need_not_continue_the_log() {
     let mut wanted = to(Target::Latest);
     wanted.backup = Some(first.description.label);
     assert_eq!(last_id(&restore(&backups, "/first", &wanted)), 9);
-    // Another cluster begins a chain of its own.
-    let restored = open_at(&backups, "/restored").unwrap();
-    let created = create(&backups, &restored, true);
+    // Another cluster begins a chain of its own, and each is restored and pruned by itself.
+    let copy = open_at(&backups, "/restored").unwrap();
+    copy.connect().execute("DELETE FROM ledger WHERE id > 5").unwrap();
+    let created = create(&backups, &copy, true);
     assert!(created.why_full.unwrap().contains("cluster"));
+    assert_eq!(create(&backups, &ledger.database, true).description.kind, Kind::Incremental);
+    assert_eq!(create(&backups, &copy, true).description.kind, Kind::Incremental);
+    let error = try_restore(&backups, "/which", &to(Target::Latest)).unwrap_err();
+    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert!(error.hint().is_some_and(|hint| hint.contains("--cluster")));
+    assert!(repository(&backups).prune(1, None).unwrap().is_empty());
+    for (database, last) in [(&ledger.database, 819), (&copy, 5)] {
+        let mut wanted = to(Target::Latest);
+        wanted.cluster = Some(database.engine().identity().unwrap().1);
+        assert_eq!(last_id(&restore(&backups, "/one", &wanted)), last);
+        remove(&backups, "/one");
+    }
+}
+
+/// The directory was set back, as by a snapshot of its file system: file names come again with other content.
+#[test]
+fn files_of_an_earlier_backup_are_never_replaced() {
+    let (disk, backups) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    ledger.commit(10);
+    let before = disk.after_kill();
+    ledger.commit(10);
+    ledger.database.checkpoint().unwrap();
+    create(&backups, &ledger.database, false);
+    let expected = contents(&ledger.database);
+    drop(ledger);
+    let database = open(&before);
+    database
+        .connect()
+        .execute("INSERT INTO ledger SELECT g, 'other' FROM generate_series(100, 130) g")
+        .unwrap();
+    database.checkpoint().unwrap();
+    let error = try_create(&backups, &database, true).unwrap_err();
+    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert!(error.hint().is_some_and(|hint| hint.contains("full")));
+    assert_eq!(contents(&restore(&backups, "/restored", &to(Target::Latest))), expected);
+    create(&backups, &database, false);
+    create(&backups, &database, true);
 }
 
 /// The commits that a restored database must and may have.
@@ -168,7 +207,8 @@ fn a_chain_can_be_restored_to_any_time_position_and_restore_point() {
         ledger.commit(15);
         create(&backups, &ledger.database, number != 2);
     }
-    let until = repository(&backups).newest_chain().unwrap().unwrap().newest().complete_until;
+    let of = ledger.database.engine().identity().unwrap();
+    let until = repository(&backups).newest_chain(of).unwrap().unwrap().newest().complete_until;
     for _ in 0..12 {
         let time = random.uniform(ledger.entries[first].acknowledged, until);
         check_time(&restore(&backups, "/restored", &to(Target::Time(time))), &ledger, time);
@@ -425,7 +465,7 @@ fn pruning_removes_whole_chains_and_what_was_interrupted() {
     for operations in (0..200).step_by(3) {
         let copy = backups.after_kill();
         copy.fail_after_operations(operations, Fault::Broken);
-        let pruned = repository(&copy).prune(2);
+        let pruned = repository(&copy).prune(2, None);
         let after = copy.after_power_cut(&mut Random::seeded(operations));
         let left = labels(&after);
         assert!(all.ends_with(&left[left.len() - 4..]) && left.len() >= 4, "{left:?}");
@@ -438,10 +478,10 @@ fn pruning_removes_whole_chains_and_what_was_interrupted() {
             break;
         }
     }
-    assert_eq!(repository(&backups).prune(2).unwrap(), all[..2]);
+    assert_eq!(repository(&backups).prune(2, None).unwrap(), all[..2]);
     assert_eq!(labels(&backups), all[2..]);
     assert!(!backups.list(Path::new(BACKUPS)).unwrap().contains(&"20300101T000000Z".to_owned()));
-    assert!(repository(&backups).prune(2).unwrap().is_empty());
+    assert!(repository(&backups).prune(2, None).unwrap().is_empty());
     assert_eq!(last_id(&restore(&backups, "/restored", &to(Target::Latest))), 17);
 }
 
@@ -453,7 +493,7 @@ fn only_one_process_writes_backups() {
     let held = backups.lock(&Path::new(BACKUPS).join("LOCK")).unwrap();
     for error in [
         try_create(&backups, &ledger.database, false).unwrap_err(),
-        repository(&backups).prune(1).unwrap_err(),
+        repository(&backups).prune(1, None).unwrap_err(),
     ] {
         assert_eq!(error.state(), SqlState::OBJECT_IN_USE);
         assert!(error.message().contains("backups") && error.hint().is_some());

@@ -183,7 +183,7 @@ pub fn repository(disk: &Arc<SimulatedDisk>) -> Repository {
 }
 
 pub fn to(target: Target) -> Wanted {
-    Wanted { target, inclusive: true, backup: None, archive: None }
+    Wanted { target, inclusive: true, backup: None, cluster: None, archive: None }
 }
 
 /// Restores into a directory of that name on the disk of the backups.

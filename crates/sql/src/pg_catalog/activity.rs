@@ -238,7 +238,7 @@ pub(super) fn pg_stat_archiver(source: &Source) -> Vec<Row> {
         "last_archived_wal": archived.as_ref().map(|(segment, _)| segment.clone()),
         "last_archived_time": archived.map(|(_, at)| at),
         "failed_count": counts.failed as i64,
-        "last_failed_wal": failed.as_ref().map(|(segment, _)| segment.clone()),
+        "last_failed_wal": failed.as_ref().map(|(segment, _)| segment.clone()).filter(|segment| !segment.is_empty()),
         "last_failed_time": failed.map(|(_, at)| at),
     };
     row.push(("stats_reset", reset(source, |resets| resets.archiver.as_ref().map(|(at, _)| *at))));
