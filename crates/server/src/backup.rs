@@ -139,9 +139,9 @@ fn create(options: &Create) -> Result<(), Failure> {
     let target = server_of(&options.server)?;
     let begun = Instant::now();
     let disk = Arc::new(RealDisk);
-    let connect = || Connection::open(&target, "firn backup");
-    let created =
-        backup::create(disk, &options.directory, options.incremental, connect).map_err(Failure::new)?;
+    let mut connection = Connection::open(&target, "firn backup").map_err(Failure::new)?;
+    let created = backup::create(disk, &options.directory, options.incremental, &mut connection);
+    let created = created.map_err(Failure::new)?;
     let Description { label, kind, copied_bytes, end, .. } = created.description;
     if let Some(reason) = created.why_full {
         say!("an incremental backup is not possible, so this one is full: {reason}")?;
