@@ -1,5 +1,6 @@
-//! Joins of which only the first rows of each left row are used: `LATERAL (… ORDER BY k LIMIT n)`, and the least or the greatest value of a
-//! dependent sub-query. An index that has the rows of a left row in that order need not find the others.
+//! Windows and joins of which only the first rows are used: `row_number() OVER (PARTITION BY … ORDER BY …) <= n`, `LATERAL (… ORDER BY k
+//! LIMIT n)`, and the least or the greatest value of a dependent sub-query. A window need not keep the other rows of a partition, and an index
+//! that has the rows of a left row in that order need not find them.
 //!
 //! Unnesting has made a row number of LIMIT, and of the aggregate one for each value of the domain:
 //!
@@ -11,12 +12,13 @@
 //!       Scan
 //! ```
 //!
-//! Both remain above the join: of the rows of a partition the filter keeps those that it would keep anyway. They are among those that are found,
+//! All remain above the join: of the rows of a partition the filter keeps those that it would keep anyway. They are among those that are found,
 //! since all rows of one left row are in one partition, and each row that is not found comes behind n others of its left row. Several
 //! left rows may share a partition.
 
 use crate::column::{Column, Columns};
-use crate::operator::{FirstRows, Join, JoinKind, Operator, Scan, SortKey};
+use crate::function::Strategy;
+use crate::operator::{FirstRows, Join, JoinKind, Operator, Scan, SortKey, Window, WindowCall};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, is_volatile};
 use crate::rewrite::join_methods::index_key;
@@ -27,6 +29,91 @@ use std::collections::HashMap;
 
 /// How many rows a parameter is taken to ask for.
 const ASKED: f64 = 10.0;
+
+/// Finds the windows of which only the first rows of each partition are used.
+pub fn limit_windows(plan: &mut Plan) {
+    for node in plan.post_order() {
+        let Operator::Filter { input, conditions } = &plan[node] else { continue };
+        let (input, Operator::Window(window)) = (*input, &plan[*input]) else { continue };
+        let count = conditions.iter().find_map(|condition| limit_of(condition, window));
+        if !window.calls.iter().all(WindowCall::counts_before) {
+            continue;
+        }
+        let Operator::Window(window) = &mut plan[input] else { unreachable!("it is a window") };
+        window.first = count;
+    }
+}
+
+/// Up to which row number rows of a window meet a condition: a constant or a parameter.
+fn limit_of(condition: &Scalar, window: &Window) -> Option<Scalar> {
+    let condition = match condition {
+        // LIMIT NULL is none.
+        Scalar::Test(inner, Some(false), true) => &**inner,
+        condition => condition,
+    };
+    let Scalar::Call(call) = condition else { return None };
+    let [left, right] = &call.arguments[..] else { return None };
+    let strategy = call.function.strategy?;
+    let (passed, strategy, count) = match (passed_over(left, window), passed_over(right, window)) {
+        (Some(passed), _) => (passed, strategy, right),
+        (None, Some(passed)) => (passed, strategy.commuted(), left),
+        (None, None) => return None,
+    };
+    let more = match strategy {
+        Strategy::LessOrEqual | Strategy::Equal => passed,
+        Strategy::Less => passed.saturating_sub(1),
+        _ => return None,
+    };
+    // LIMIT refuses numbers below zero.
+    let count = match count {
+        Scalar::Call(call) if &*call.function.name == "limit_count" => call.arguments.first()?,
+        count => count,
+    };
+    match count {
+        Scalar::Parameter(_, ty) if ty.id == TypeId::INT8 && more == 0 => Some(count.clone()),
+        count => Some(Scalar::int8(integer(count)?.saturating_add(more))),
+    }
+}
+
+/// How much less than a row number of a window a scalar is, as behind OFFSET: 0 if it is the number.
+fn passed_over(scalar: &Scalar, window: &Window) -> Option<i64> {
+    let is_number = |scalar: &Scalar| {
+        let is_output = |call: &WindowCall| call.is_row_number() && *scalar == Scalar::Column(call.output);
+        window.calls.iter().any(is_output)
+    };
+    match scalar {
+        Scalar::Call(call) if call.function.operator.as_deref() == Some("-") => match &call.arguments[..] {
+            [number, passed] if is_number(number) => integer(passed),
+            _ => None,
+        },
+        scalar => is_number(scalar).then_some(0),
+    }
+}
+
+fn integer(scalar: &Scalar) -> Option<i64> {
+    match scalar {
+        Scalar::Constant(_, Value::BigInt(value)) => Some(*value),
+        Scalar::Constant(_, Value::Integer(value)) => Some((*value).into()),
+        Scalar::Constant(_, Value::SmallInt(value)) => Some((*value).into()),
+        _ => None,
+    }
+}
+
+/// Whether a condition above an operator holds for the first rows that it gives, and is why it gives no others.
+pub(crate) fn is_limit(plan: &Plan, node: NodeId, condition: &Scalar) -> bool {
+    match &plan[node] {
+        Operator::Window(window) if window.first.is_some() => limit_of(condition, window) == window.first,
+        _ => false,
+    }
+}
+
+/// How many rows a count is expected to ask for.
+pub(crate) fn expected(count: &Scalar) -> f64 {
+    match count {
+        Scalar::Constant(_, Value::BigInt(count)) => (*count).max(0) as f64,
+        _ => ASKED,
+    }
+}
 
 /// What is used of a join's rows.
 pub(super) struct Used {
@@ -42,12 +129,8 @@ pub(super) fn joins(plan: &Plan) -> HashMap<NodeId, Used> {
 
 fn of(plan: &Plan, node: NodeId) -> Option<(NodeId, Used)> {
     let (mut below, used) = match &plan[node] {
-        Operator::Filter { input, conditions } => {
-            let Operator::Window(window) = &plan[*input] else { return None };
-            let [call] = &window.calls[..] else { return None };
-            (&*call.function.name == "row_number").then_some(())?;
-            let count = conditions.iter().find_map(|condition| limit_of(condition, call.output))?;
-            let first = FirstRows { order: window.order.clone(), count };
+        Operator::Window(window) => {
+            let first = FirstRows { order: window.order.clone(), count: window.first.clone()? };
             (window.input, Used { first, partition: window.partition.clone() })
         }
         Operator::Group(group) if group.sets.is_none() => {
@@ -73,30 +156,6 @@ fn of(plan: &Plan, node: NodeId) -> Option<(NodeId, Used)> {
         below = *input;
     }
     matches!(plan[below], Operator::Join(_)).then_some((below, used))
-}
-
-/// Up to which row number rows meet a condition: a constant or a parameter.
-fn limit_of(condition: &Scalar, number: Column) -> Option<Scalar> {
-    let condition = match condition {
-        // LIMIT NULL is none.
-        Scalar::Test(inner, Some(false), true) => &**inner,
-        condition => condition,
-    };
-    let Scalar::Call(call) = condition else { return None };
-    let [Scalar::Column(column), count] = &call.arguments[..] else { return None };
-    (*column == number && call.function.operator.as_deref() == Some("<=")).then_some(())?;
-    // LIMIT refuses numbers below zero.
-    let count = match count {
-        Scalar::Call(call) if &*call.function.name == "limit_count" => call.arguments.first()?,
-        count => count,
-    };
-    match count {
-        Scalar::Constant(_, Value::BigInt(count)) => Some(Scalar::int8(*count)),
-        Scalar::Constant(_, Value::Integer(count)) => Some(Scalar::int8((*count).into())),
-        Scalar::Constant(_, Value::SmallInt(count)) => Some(Scalar::int8((*count).into())),
-        Scalar::Parameter(_, ty) if ty.id == TypeId::INT8 => Some(count.clone()),
-        _ => None,
-    }
 }
 
 impl Used {
@@ -136,16 +195,6 @@ impl Used {
             parts.map(|((attribute, descending), nulls_first)| (*attribute, *descending, *nulls_first));
         direction(parts, length, &order)?;
         Some(self.first.clone())
-    }
-}
-
-impl FirstRows {
-    /// How many rows are expected to be asked for.
-    pub(super) fn expected(&self) -> f64 {
-        match self.count {
-            Scalar::Constant(_, Value::BigInt(count)) => count.max(0) as f64,
-            _ => ASKED,
-        }
     }
 }
 
@@ -223,6 +272,50 @@ mod tests {
         }
     }
 
+    /// A window is limited by a condition that few rows of each partition meet, if its functions need no others.
+    #[test]
+    fn windows_keep_only_rows_that_are_used() {
+        let case = |conditions: &str, calls: &str, first: &str| {
+            let plan = |first: &str| {
+                format!(
+                    "
+        Output [#0, #5]
+          Filter [{conditions}]
+            Window partition [#1] order [#0 desc]{first} calls [{calls}]
+              Scan 1 [#0: int4 = 3, #1: int4 = 2]
+        "
+                )
+            };
+            becomes(limit_windows, &plan(""), &plan(first));
+        };
+        let number = "#5: int8 not null := row_number()";
+        let three = " first 3::int8";
+        for (condition, first) in [
+            ("(#5 <= 3::int8)", three),
+            ("(3::int8 >= #5)", three),
+            ("(#5 < 4::int8)", three),
+            ("(#5 = 3::int8)", three),
+            ("(#5 > 1::int8), ((#5 - 1::int8) <= 2::int8)", three),
+            ("(#5 >= 2::int8), (#5 <= 3::int8), (#0 = 7::int4)", three),
+            ("(#5 <= 0::int8)", " first 0::int8"),
+            ("((#5 <= $1::int8) is not false)", " first $1::int8"),
+            ("((#5 - 9223372036854775807::int8) <= 2::int8)", " first 9223372036854775807::int8"),
+            ("(#5 > 3::int8)", ""),
+            ("(#5 <> 3::int8)", ""),
+            ("(#5 < $1::int8)", ""),
+            ("((#5 - $1::int8) <= 2::int8)", ""),
+            ("((#5 - 2::int8) <= $1::int8)", ""),
+            ("((#5 <= 3::int8) or (#0 = 7::int4))", ""),
+            ("(#0 <= 3::int4)", ""),
+        ] {
+            case(condition, number, first);
+        }
+        let with = |other: &str| format!("{number}, #6: {other}");
+        case("(#5 <= 3::int8)", &with("int8 not null := rank()"), three);
+        case("(#6 <= 3::int8)", &with("int8 not null := rank()"), "");
+        case("(#5 <= 3::int8)", &with("int8 := sum(#0)"), "");
+    }
+
     /// Only the first rows are found where the index has their order and nothing else is asked of them.
     #[test]
     fn an_index_finds_only_rows_that_are_used() {
@@ -233,9 +326,9 @@ mod tests {
                     "
         Output [#0, #3]
           {operators}
-              Join inner{method} on [(#1 = #2)]
-                {left}
-                {right}
+            Join inner{method} on [(#1 = #2)]
+              {left}
+              {right}
         "
                 )
             };
@@ -249,22 +342,21 @@ mod tests {
                 &plan(method, [few, &scan]),
             );
         };
-        let window = |partition: &str, order: &str, condition: &str| {
+        let window = |partition: &str, order: &str, first: &str| {
             format!(
-                "Filter [{condition}]
-            Window partition [{partition}] order [{order}] calls [#5: int8 not null := row_number()]"
+                "Window partition [{partition}] order [{order}]{first} calls [#5: int8 not null := row_number()]"
             )
         };
-        let (order, three) = ("#0 desc", "(#5 <= 3::int8)");
+        let (order, three) = ("#0 desc", " first 3::int8");
         let first = " by [2] first 3::int8 order [#0 desc]";
         case(&window("#1", order, three), "", first);
         case(&window("#2, #3", order, three), " where [(#1 is not null)]", first);
-        case(&window("#1", "#0", "((#5 <= $1::int8) is not false)"), "", " by [2] first $1::int8 order [#0]");
-        // Another order, another partition, another condition, no limit.
+        case(&window("#1", "#0", " first $1::int8"), "", " by [2] first $1::int8 order [#0]");
+        // Another order, another partition, another condition, all rows.
         case(&window("#1", "#0 desc nulls last", three), "", " by [2]");
         case(&window("#1", "#9", three), "", " by [2]");
         case(&window("#9", order, three), "", " by [2]");
         case(&window("#1", order, three), " where [(#9 <> 1::int4)]", " by [2]");
-        case(&window("#1", order, "(#5 > 3::int8)"), "", " by [2]");
+        case(&window("#1", order, ""), "", " by [2]");
     }
 }

@@ -82,7 +82,7 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
                 let used = used.get(&node);
                 let first = used.and_then(|used| used.by(plan, turned, scan, &index, length, &producers));
                 if let Some(first) = &first {
-                    found = found.min(first.expected());
+                    found = found.min(first_rows::expected(&first.count));
                 }
                 let cost = estimates.rows(turned.left) * (LOOK_UP + found * FOUND_ROW);
                 let attributes = index.attributes[..length].to_vec();
