@@ -219,16 +219,25 @@ pub fn order_of(scan: &Scan, order: &[SortKey], columns: &Columns) -> Option<Vec
     order.iter().map(part).collect()
 }
 
-/// Whether an index has the rows with equal values in its first attributes in an order, and whether that is against its own. Its parts are
-/// the attributes, whether the greatest comes first, and whether NULLs do.
+/// How an index has rows in an order.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Direction {
+    /// Whether against its own order.
+    pub is_reverse: bool,
+    /// If it has the NULLs of the first part that is not fixed at the other end: whether they come first in the order.
+    pub nulls_apart: Option<bool>,
+}
+
+/// How an index has the rows with equal values in its first attributes in an order, if it has. Its parts are the attributes, whether the
+/// greatest comes first, and whether NULLs do.
 pub fn direction(
     parts: impl Iterator<Item = (i16, bool, bool)>,
     fixed: usize,
     order: &[AttributeOrder],
-) -> Option<bool> {
+) -> Option<Direction> {
     let parts: Vec<_> = parts.collect();
     let (fixed, rest) = parts.split_at_checked(fixed)?;
-    let (mut rest, mut reverse) = (rest.iter(), None);
+    let (mut rest, mut found) = (rest.iter(), None);
     for key in order {
         if fixed.iter().any(|(attribute, ..)| *attribute == key.attribute) {
             continue;
@@ -236,13 +245,16 @@ pub fn direction(
         let (_, descending, nulls_first) =
             rest.next().filter(|(attribute, ..)| *attribute == key.attribute)?;
         let against = *descending != key.descending;
-        let nulls_fit = key.nulls_first.is_none_or(|first| first == (*nulls_first != against));
-        if !nulls_fit || reverse.is_some_and(|reverse| reverse != against) {
-            return None;
+        let misplaced = key.nulls_first.filter(|first| *first != (*nulls_first != against));
+        match found {
+            None => found = Some(Direction { is_reverse: against, nulls_apart: misplaced }),
+            Some(Direction { is_reverse, .. }) if is_reverse != against || misplaced.is_some() => {
+                return None;
+            }
+            Some(_) => {}
         }
-        reverse = Some(against);
     }
-    Some(reverse.unwrap_or(false))
+    Some(found.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -255,17 +267,22 @@ mod tests {
     fn an_index_has_an_order_or_its_reverse() {
         let index = [(5, false, false), (6, false, false), (7, true, true)];
         let key = |attribute, descending, nulls_first| AttributeOrder { attribute, descending, nulls_first };
+        let found = |is_reverse, nulls_apart| Some(Direction { is_reverse, nulls_apart });
         for (fixed, order, expected) in [
-            (1, vec![], Some(false)),
-            (1, vec![key(6, false, Some(false))], Some(false)),
-            (1, vec![key(6, true, Some(true))], Some(true)),
-            (1, vec![key(6, true, Some(false))], None),
-            (1, vec![key(6, true, None)], Some(true)),
-            (1, vec![key(5, true, None), key(6, false, None), key(7, true, None)], Some(false)),
-            (1, vec![key(6, true, None), key(7, false, Some(false))], Some(true)),
+            (1, vec![], found(false, None)),
+            (1, vec![key(6, false, Some(false))], found(false, None)),
+            (1, vec![key(6, true, Some(true))], found(true, None)),
+            (1, vec![key(6, true, Some(false))], found(true, Some(false))),
+            (1, vec![key(6, false, Some(true))], found(false, Some(true))),
+            (1, vec![key(6, true, None)], found(true, None)),
+            (1, vec![key(5, true, None), key(6, false, None), key(7, true, None)], found(false, None)),
+            (1, vec![key(6, true, None), key(7, false, Some(false))], found(true, None)),
+            (1, vec![key(6, true, Some(false)), key(7, false, Some(false))], found(true, Some(false))),
+            (1, vec![key(6, true, None), key(7, false, Some(true))], None),
             (1, vec![key(6, false, None), key(7, false, None)], None),
             (1, vec![key(7, true, None)], None),
-            (2, vec![key(7, false, None)], Some(true)),
+            (2, vec![key(7, false, None)], found(true, None)),
+            (2, vec![key(7, true, Some(false))], found(false, Some(false))),
             (3, vec![key(8, false, None)], None),
         ] {
             assert_eq!(direction(index.into_iter(), fixed, &order), expected, "{fixed} {order:?}");
@@ -353,7 +370,8 @@ mod tests {
         case(&window("#2, #3", order, three), " where [(#1 is not null)]", first);
         case(&window("#1", "#0", " first $1::int8"), "", " by [2] first $1::int8 order [#0]");
         // Another order, another partition, another condition, all rows.
-        case(&window("#1", "#0 desc nulls last", three), "", " by [2]");
+        let last = " by [2] first 3::int8 order [#0 desc nulls last]";
+        case(&window("#1", "#0 desc nulls last", three), "", last);
         case(&window("#1", "#9", three), "", " by [2]");
         case(&window("#9", order, three), "", " by [2]");
         case(&window("#1", order, three), " where [(#9 <> 1::int4)]", " by [2]");
