@@ -180,31 +180,24 @@ impl SortSink {
     pub fn of_all(work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<SortSink> {
         let mut sinks = super::own::<SortSink>(sinks);
         let mut all = sinks.next().expect("there is a worker");
+        all.keep_wanted(work)?;
         for mut other in sinks {
+            other.keep_wanted(work)?;
             all.runs.append(&mut other.runs);
-            all.append(work, &other.keys, &other.rows.finish())?;
+            all.keys.append(&other.keys);
+            all.rows.append_all(&other.rows.finish());
             all.grow_or_spill(work)?;
-        }
-        if let Wanted::FirstOfEach(_) = &all.wanted {
-            all.drop_others(work)?;
-            all.wanted = Wanted::All;
-            all.account.set(all.rows.memory() + all.keys.memory())?;
         }
         Ok(all)
     }
 
-    /// Adds the rows of another worker.
-    fn append(&mut self, work: Work<'_>, keys: &Keys, table: &Table) -> Result<()> {
-        let Wanted::FirstOfEach(_) = &self.wanted else {
-            self.keys.append(keys);
-            self.rows.append_all(table);
-            return Ok(());
-        };
-        let most = work.run.options.vector_rows;
-        for from in (0..table.rows()).step_by(most) {
-            work.context.check_cancel()?;
-            let rows = most.min(table.rows() - from);
-            self.add(work, Chunk::new(rows, table.slice(0..table.vectors().len(), from, rows)))?;
+    /// Drops the rows that are not the first of their partitions, and what says so. It may be that not all others are wanted: those of other
+    /// workers may come before them.
+    fn keep_wanted(&mut self, work: Work<'_>) -> Result<()> {
+        if let Wanted::FirstOfEach(_) = &self.wanted {
+            self.drop_others(work)?;
+            self.wanted = Wanted::All;
+            self.account.set(self.rows.memory() + self.keys.memory())?;
         }
         Ok(())
     }

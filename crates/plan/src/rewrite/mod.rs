@@ -105,5 +105,8 @@ pub fn optimise_without(
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
     step(plan, "determined keys", &mut |plan| unique::find_determined(plan, statistics));
     step(plan, "common expressions", &mut common::share_expressions);
-    step(plan, "join methods", &mut |plan| join_methods::choose_methods(plan, statistics));
+    step(plan, "join methods", &mut |plan| {
+        join_methods::choose_methods(plan, statistics);
+        first_rows::settle_windows(plan, statistics);
+    });
 }
