@@ -18,17 +18,15 @@
 
 use crate::column::{Column, Columns};
 use crate::function::Strategy;
+use crate::keys::Keys;
 use crate::operator::{FirstRows, Join, JoinKind, Operator, Scan, SortKey, Window, WindowCall};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, is_volatile};
 use crate::rewrite::join_methods::index_key;
 use crate::scalar::Scalar;
-use crate::statistics::{Estimates, Index, Statistics};
+use crate::statistics::{Index, Statistics};
 use firn_base::{TypeId, Value};
 use std::collections::HashMap;
-
-/// The share of a window's rows that may be used if the others are to be found.
-const MOST_USED: f64 = 0.5;
 
 /// How many rows a parameter is taken to ask for.
 const ASKED: f64 = 10.0;
@@ -47,7 +45,7 @@ pub fn limit_windows(plan: &mut Plan) {
     }
 }
 
-/// Windows keep all rows of which most are expected to be used: finding the others would cost more than sorting them.
+/// Windows keep all rows where each partition has one: there are no others to be found.
 pub fn settle_windows(plan: &mut Plan, statistics: &dyn Statistics) {
     let is_limited = |node: &NodeId| match &plan[*node] {
         Operator::Window(window) => window.first.is_some() && !window.partition.is_empty(),
@@ -57,10 +55,10 @@ pub fn settle_windows(plan: &mut Plan, statistics: &dyn Statistics) {
     if limited.is_empty() {
         return;
     }
-    let estimates = Estimates::of(plan, statistics);
+    let keys = Keys::of(plan, statistics);
     for node in limited {
         let Operator::Window(window) = &mut plan[node] else { unreachable!("it is a window") };
-        if estimates.rows(node) > estimates.rows(window.input) * MOST_USED {
+        if keys.tell_apart(window.input, &window.partition) {
             window.first = None;
         }
     }
@@ -355,28 +353,26 @@ mod tests {
         case("(#5 <= 3::int8)", &with("int8 := sum(#0)"), "");
     }
 
-    /// Estimates decide whether it is worth while to find the rows that are not used.
+    /// The first attribute of the source is a key.
     #[test]
-    fn windows_of_which_most_rows_are_used_keep_all() {
-        let case = |partition: &str, first: &str, is_kept: bool| {
+    fn windows_whose_partitions_have_one_row_keep_all() {
+        let case = |partition: &str, is_kept: bool| {
             let plan = |first: &str| {
                 format!(
                     "
         Output [#0, #5]
           Window{partition} order [#0]{first} calls [#5: int8 not null := row_number()]
-            Scan 1 [#0: int4 = 3, #1: int4 = 2, #2: int4 = 1]
+            Scan 9 [#0: int4 = 3, #1: int4 = 2, #2: int4 not null = 1]
         "
                 )
             };
-            let after = if is_kept { first } else { "" };
-            becomes(|plan| settle_windows(plan, &Thousand), &plan(first), &plan(after));
+            let after = if is_kept { " first 2::int8" } else { "" };
+            becomes(|plan| settle_windows(plan, &Thousand), &plan(" first 2::int8"), &plan(after));
         };
-        // Of 1,000 rows with 200 values, and with 1,000.
-        case(" partition [#1]", " first 2::int8", true);
-        case(" partition [#1]", " first 3::int8", false);
-        case(" partition [#2]", " first 1::int8", false);
-        case(" partition [#1]", " first $1::int8", false);
-        case("", " first 900::int8", true);
+        case(" partition [#1]", true);
+        case(" partition [#2]", false);
+        case(" partition [#1, #2]", false);
+        case("", true);
     }
 
     /// Only the first rows are found where the index has their order and nothing else is asked of them.
