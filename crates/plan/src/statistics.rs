@@ -11,7 +11,7 @@ use crate::column::{Column, Columns};
 use crate::function::{Strategy, Volatility};
 use crate::operator::{JoinKind, Operator, Scan, SourceId, Window};
 use crate::plan::{NodeId, Plan};
-use crate::rewrite::first_rows::{expected, is_limit};
+use crate::row_numbers::{expected, is_limit};
 use crate::scalar::{Scalar, Values};
 use firn_base::{Type, Value};
 use std::cell::RefCell;
