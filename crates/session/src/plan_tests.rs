@@ -338,7 +338,7 @@ fn windows_give_the_rows_that_are_used() {
         (numbered("ntile(4)", "n = 1"), 5000, None),
     ] {
         let mut explain = |options: &str| -> String {
-            let lines = connection.query_values(&format!("EXPLAIN ({options}) {query}"), ()).unwrap();
+            let lines = connection.query_values(format!("EXPLAIN ({options}) {query}").as_str(), ()).unwrap();
             let line = |line: &Vec<Value>| match &line[0] {
                 Value::Text(line) => line.clone(),
                 other => panic!("lines are text, not {other:?}"),
