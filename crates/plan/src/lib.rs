@@ -28,6 +28,7 @@ pub mod evaluator;
 pub mod faults;
 pub mod join_order;
 pub mod rewrite;
+mod row_numbers;
 pub mod statistics;
 pub mod unnest;
 

@@ -335,6 +335,9 @@ pub struct Window {
     pub partition: Vec<Column>,
     /// The order within a partition.
     pub order: Vec<SortKey>,
+    /// If nothing above uses more rows of a partition than the first ones: how many, as [`FirstRows::count`]. Others need not be given.
+    /// All functions [count rows before](WindowCall::counts_before) theirs.
+    pub first: Option<Scalar>,
     /// The functions.
     pub calls: Vec<WindowCall>,
 }
@@ -352,6 +355,18 @@ pub struct WindowCall {
     pub filter: Option<Scalar>,
     /// Over which rows it is computed.
     pub frame: Frame,
+}
+
+impl WindowCall {
+    /// Whether its value depends on the rows before a row in the order alone.
+    pub fn counts_before(&self) -> bool {
+        self.is_row_number() || matches!(&*self.function.name, "rank" | "dense_rank")
+    }
+
+    /// Whether it is the number of the row in its partition.
+    pub fn is_row_number(&self) -> bool {
+        &*self.function.name == "row_number"
+    }
 }
 
 /// A frame of a window.

@@ -9,8 +9,9 @@
 
 use crate::column::{Column, Columns};
 use crate::function::{Strategy, Volatility};
-use crate::operator::{JoinKind, Operator, Scan, SourceId};
+use crate::operator::{JoinKind, Operator, Scan, SourceId, Window};
 use crate::plan::{NodeId, Plan};
+use crate::row_numbers::{expected, is_limit};
 use crate::scalar::{Scalar, Values};
 use firn_base::{Type, Value};
 use std::cell::RefCell;
@@ -219,7 +220,8 @@ impl<'s> Estimates<'s> {
             Operator::FlatMap { input, .. } => below(self, *input) * SET_ROWS,
             Operator::Filter { input, conditions } => {
                 let rows = below(self, *input);
-                rows * self.share(conditions, rows)
+                let others = conditions.iter().filter(|condition| !is_limit(plan, *input, condition));
+                rows * self.share_of_all(&others.collect::<Vec<_>>(), rows)
             }
             Operator::Map { input, outputs } => {
                 for (column, scalar) in outputs {
@@ -239,6 +241,10 @@ impl<'s> Estimates<'s> {
                 let rows = below(self, group.input);
                 let groups = self.combinations(&group.keys, rows);
                 groups * group.sets.as_ref().map_or(1, |sets| sets.sets.len()) as f64
+            }
+            Operator::Window(Window { input, partition, first: Some(first), .. }) => {
+                let rows = below(self, *input);
+                rows.min(self.combinations(partition, rows) * expected(first))
             }
             Operator::DistinctOn { input, keys, .. } => self.combinations(keys, below(self, *input)),
             Operator::Limit(limit) => {

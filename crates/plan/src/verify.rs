@@ -11,7 +11,7 @@ use crate::column::{Column, ColumnInfo};
 use crate::function::{Function, FunctionKind, is_polymorphic};
 use crate::operator::{
     Assignment, Bound, FirstRows, Frame, Image, IterateId, JoinKind, JoinMethod, MergeAction, Operator,
-    SetCalls, SharedId, SortKey,
+    SetCalls, SharedId, SortKey, WindowCall,
 };
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Scope, same_form, scope_above};
@@ -177,15 +177,13 @@ impl Verifier<'_> {
                             "a join has no key for its index".to_owned()
                         })?;
                         let is_known = |first: &FirstRows| {
-                            let is_count =
-                                matches!(first.count, Scalar::Constant(..) | Scalar::Parameter(..));
                             let is_of_scan = match &self.plan[join.right] {
                                 Operator::Scan(scan) => {
                                     order_of(scan, &first.order, &self.plan.columns).is_some()
                                 }
                                 _ => false,
                             };
-                            join.kind == JoinKind::Inner && is_count && is_of_scan
+                            join.kind == JoinKind::Inner && is_count(&first.count) && is_of_scan
                         };
                         ensure(index.first.as_ref().is_none_or(is_known), || {
                             "an index finds the first rows in an order of a scan, for an inner join"
@@ -247,7 +245,10 @@ impl Verifier<'_> {
                     self.frame(&call.frame, &Seen { outer: &self.outer, inner: &[&partition] })?;
                     self.result(call.output, &call.function)?;
                 }
-                Ok(())
+                let may_be_limited = || window.calls.iter().all(WindowCall::counts_before);
+                ensure(window.first.as_ref().is_none_or(|first| is_count(first) && may_be_limited()), || {
+                    "of a window that counts rows the first ones may be used alone".to_owned()
+                })
             }
             Operator::Sort { keys, .. } => order(keys),
             Operator::Limit(limit) => {
@@ -539,6 +540,17 @@ impl Verifier<'_> {
         }
         let fits = is_polymorphic(function.result) || function.result == result.id;
         ensure(fits, || format!("{function:?} does not give {result}"))
+    }
+}
+
+/// Whether a scalar may say how many of the first rows are used.
+fn is_count(scalar: &Scalar) -> bool {
+    let is_bigint =
+        |ty: &Type, value: &Value| ty.id == TypeId::INT8 && matches!(value, Value::BigInt(_) | Value::Null);
+    match scalar {
+        Scalar::Constant(ty, value) => is_bigint(ty, value),
+        Scalar::Parameter(_, ty) => ty.id == TypeId::INT8,
+        _ => false,
     }
 }
 

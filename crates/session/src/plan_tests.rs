@@ -278,6 +278,94 @@ fn a_join_filters_the_scan_below_it() {
     }
 }
 
+/// Of each key an index finds the first rows, with those that OFFSET passes over, wherever it has its NULLs.
+#[test]
+fn an_index_finds_the_rows_that_are_used() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection
+        .execute(
+            "CREATE TABLE items (k int, y int);
+             INSERT INTO items SELECT g % 100, nullif(g * 7919 % 10007, 5) FROM generate_series(1, 20000) g;
+             CREATE INDEX ON items (k, y)",
+        )
+        .unwrap();
+    for (query, count, order) in [
+        ("SELECT max(y) FROM items i WHERE i.k = o.k", 1, "desc nulls last"),
+        ("SELECT min(y) FROM items i WHERE i.k = o.k", 1, ""),
+        (
+            "SELECT sum(y) FROM (SELECT y FROM items i WHERE i.k = o.k ORDER BY y NULLS FIRST OFFSET 3 LIMIT 2) x",
+            5,
+            "nulls first",
+        ),
+    ] {
+        let query = format!("EXPLAIN (COSTS OFF) SELECT k, ({query}) FROM (VALUES (1), (2), (3)) o (k)");
+        let lines = format!("{:?}", connection.query_values(&query, ()).unwrap());
+        let found = lines.split_once(&format!(" by [1] first {count}::int8 order [#"));
+        let found = found.and_then(|(_, rest)| rest.split_once(']'));
+        assert!(found.is_some_and(|(found, _)| found.ends_with(order)), "{query}: {lines}");
+    }
+}
+
+/// Windows of which only the first rows of each partition are used give hardly more, and EXPLAIN shows how many are used.
+#[test]
+fn windows_give_the_rows_that_are_used() {
+    let database = Database::memory().unwrap();
+    let mut connection = database.connect();
+    connection
+        .execute(
+            "CREATE TABLE owners (k int PRIMARY KEY);
+             CREATE TABLE items (id int, k int, y int);
+             INSERT INTO owners SELECT g FROM generate_series(0, 99) g;
+             INSERT INTO items SELECT g, g % 100, g * 7919 % 10007 FROM generate_series(1, 20000) g",
+        )
+        .unwrap();
+    let numbered = |call: &str, condition: &str| {
+        format!(
+            "SELECT count(*) FROM (SELECT id, {call} OVER (PARTITION BY k ORDER BY y) n FROM items) x WHERE {condition}"
+        )
+    };
+    for (query, count, first) in [
+        ("SELECT count(*) FROM owners o, LATERAL (SELECT id FROM items i WHERE i.k = o.k ORDER BY y LIMIT 3) i".to_owned(), 300, Some(3)),
+        ("SELECT count(*) FROM owners o, LATERAL (SELECT id FROM items i WHERE i.k = o.k ORDER BY y OFFSET 2 LIMIT 3) i".to_owned(), 300, Some(5)),
+        ("SELECT count((SELECT id FROM items i WHERE i.k = o.k ORDER BY y DESC LIMIT 1)) FROM owners o".to_owned(), 100, Some(1)),
+        ("SELECT count(*) FROM owners o, LATERAL (SELECT id FROM items i WHERE i.k = o.k ORDER BY y FETCH FIRST 3 ROWS WITH TIES) i".to_owned(), 300, None),
+        (numbered("row_number()", "n <= 3"), 300, Some(3)),
+        (numbered("row_number()", "n BETWEEN 3 AND 4"), 200, Some(4)),
+        (numbered("row_number()", "n = 2"), 100, Some(2)),
+        (numbered("row_number()", "n > 198"), 200, None),
+        (numbered("rank()", "n <= 3"), 300, None),
+        (numbered("ntile(4)", "n = 1"), 5000, None),
+    ] {
+        let mut explain = |options: &str| -> String {
+            let lines = connection.query_values(format!("EXPLAIN ({options}) {query}").as_str(), ()).unwrap();
+            let line = |line: &Vec<Value>| match &line[0] {
+                Value::Text(line) => line.clone(),
+                other => panic!("lines are text, not {other:?}"),
+            };
+            lines.iter().map(line).collect::<Vec<_>>().join("\n")
+        };
+        let text = explain("ANALYZE, COSTS OFF, TIMING OFF");
+        let window = text.lines().find(|line| line.trim().starts_with("Window ")).unwrap();
+        let rows = window.split_once("(actual rows=").unwrap().1.split([' ', ')']).next().unwrap();
+        let shown = first.map(|first| format!(" first {first}::int8 "));
+        assert_eq!(shown.is_some(), window.contains(" first "), "{query}: {text}");
+        assert!(shown.is_none_or(|shown| window.contains(&shown)), "{query}: {text}");
+        let rows = rows.parse::<u64>().unwrap();
+        match first {
+            // Each worker has the first ones of its rows.
+            Some(first) => assert!((first * 100..8_000).contains(&rows), "{query}: {text}"),
+            None => assert_eq!(rows, 20_000, "{query}: {text}"),
+        }
+        let json = explain("FORMAT JSON");
+        let condition = first.map(|first| format!("\"Run Condition\": \"(row_number() OVER (?) <= {first})\""));
+        assert_eq!(condition.is_some(), json.contains("Run Condition"), "{query}: {json}");
+        assert!(condition.is_none_or(|condition| json.contains(&condition)), "{query}: {json}");
+        let found = connection.query_row(&query, &[]).unwrap();
+        assert_eq!(found, Some(vec![Value::BigInt(count)]), "{query}");
+    }
+}
+
 #[test]
 fn the_cache_keeps_as_many_plans_as_there_are_bytes_for() {
     let database = Database::memory().unwrap();

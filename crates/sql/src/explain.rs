@@ -8,12 +8,12 @@
 use crate::options::{ExplainFormat, ExplainOptions};
 use firn_base::stack::Tree;
 use firn_base::sync::Arc;
-use firn_base::{json, stack};
+use firn_base::{Value, json, stack};
 use firn_executor::{Measured, Measures};
-use firn_plan::operator::{JoinKind, JoinMethod, Operator};
+use firn_plan::operator::{JoinKind, JoinMethod, Operator, Window};
 use firn_plan::text::{operator_line, print_with};
 use firn_plan::verify::name;
-use firn_plan::{NodeId, Plan};
+use firn_plan::{NodeId, Plan, Scalar};
 use firn_syntax::print::quote_name;
 use std::fmt::Write;
 use std::time::Duration;
@@ -269,6 +269,15 @@ fn properties(
                 JoinKind::Single => "Single",
             };
             properties.push(("Join Type", text(kind)));
+        }
+        Operator::Window(Window { first: Some(first), .. }) => {
+            let count = match first {
+                Scalar::Constant(_, Value::BigInt(count)) => count.to_string(),
+                Scalar::Parameter(number, _) => format!("${number}"),
+                other => panic!("{other:?} is no count"),
+            };
+            let condition = format!("(row_number() OVER (?) <= {count})");
+            properties.push(("Run Condition", Property::Text(condition)));
         }
         Operator::Insert(_) | Operator::Update(_) | Operator::Delete { .. } | Operator::Merge(_) => {
             properties.push(("Operation", text(name(operator))));

@@ -224,7 +224,7 @@ impl Binder<'_> {
             frame: Frame::default(),
         };
         let partition = columns.to_vec();
-        let window = Window { input: node, partition, order: Vec::new(), calls: vec![call] };
+        let window = Window { input: node, partition, order: Vec::new(), first: None, calls: vec![call] };
         Ok((self.plan.add(Operator::Window(window)), number))
     }
 }

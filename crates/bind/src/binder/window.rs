@@ -357,7 +357,8 @@ impl Binder<'_> {
                 frame: frame.clone(),
             };
             let calls = own.into_iter().map(call).collect();
-            node = self.plan.add(Operator::Window(Window { input: node, partition, order, calls }));
+            node =
+                self.plan.add(Operator::Window(Window { input: node, partition, order, first: None, calls }));
         }
         node
     }

@@ -159,6 +159,8 @@ impl Compile<'_> {
                 || call.arguments.iter().chain(&call.filter).any(Scalar::is_volatile);
         }
         part.is_serial |= is_volatile;
+        let none = Layout::new();
+        let first = window.first.as_ref().map(|first| self.scalars.general(first, &none)).transpose()?;
         let mut layout = part.layout.clone();
         let representations = layout.representations().collect();
         for (call, compiled) in window.calls.iter().zip(&calls) {
@@ -169,6 +171,7 @@ impl Compile<'_> {
             columns,
             partition: window.partition.len(),
             layout: order,
+            first: first.map(Template::new),
             calls: Template::new(calls),
             is_repeatable: !is_volatile,
         };

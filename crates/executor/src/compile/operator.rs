@@ -327,7 +327,7 @@ impl Compile<'_> {
         let (group_columns, group_order) = self.order(&groups, &part.layout, &part.scope);
         let rest: Vec<SortKey> = order.iter().filter(|key| !keys.contains(&key.column)).copied().collect();
         let (columns, order) = self.order(&rest, &part.layout, &part.scope);
-        let keep = Keep::FirstOfEach(group_columns.clone(), KeyLayout::new(group_order.clone()));
+        let keep = Keep::FirstOfEach(group_columns.clone(), KeyLayout::for_equality(group_order.clone()));
         let columns = [group_columns, columns].concat();
         Ok(self.sorted(node, part, columns, [group_order, order].concat(), keep))
     }

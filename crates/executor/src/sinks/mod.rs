@@ -3,6 +3,7 @@
 mod build;
 mod change;
 mod drained;
+mod first_of_each;
 mod group;
 mod groups;
 mod runs;

@@ -2,11 +2,13 @@
 //!
 //! A row costs its columns once, its key (16 bytes, or its bytes), and 4 bytes for its place; a comparison reads keys alone. With
 //! a limit, rows that cannot be among the first are left out: once twice as many have come as are wanted, the others are dropped,
-//! and from then on rows behind the last one are not collected at all.
+//! and from then on rows behind the last one are not collected at all. Where the first rows of each partition are wanted, a
+//! [hash table](FirstOfEach) of partitions finds those that are not.
 //!
 //! Equal rows keep the order in which they came. Where memory does not suffice, sorted runs go to temporary files
 //! and are merged as they are read.
 
+use super::first_of_each::FirstOfEach;
 use super::runs::SortedRun;
 use crate::budget::Account;
 use crate::columns::{Collection, Table};
@@ -39,7 +41,7 @@ pub enum Keep {
     All,
     /// As many as a limit above lets pass.
     First(Box<Template<LimitBounds>>),
-    /// The first of each group that is equal in some columns, by which the order begins.
+    /// The first of each group that is equal in some columns, by which the order begins. Their keys need not have an order.
     FirstOfEach(Vec<usize>, KeyLayout),
 }
 
@@ -75,13 +77,19 @@ pub(super) struct SortSink {
     /// Those in memory, and their keys.
     pub rows: Collection,
     pub keys: Keys,
-    /// How many are wanted at most.
-    limit: Option<usize>,
-    /// The last key that is wanted, once so many have come.
-    last: Option<Keys>,
+    wanted: Wanted,
     /// Those in temporary files.
     pub runs: Vec<SortedRun>,
     pub account: Account,
+}
+
+/// Which of the rows that are sorted are wanted.
+enum Wanted {
+    All,
+    /// So many of the first ones. The last key that is wanted, once so many have come.
+    First(usize, Option<Keys>),
+    /// The first ones of each partition.
+    FirstOfEach(Box<FirstOfEach>),
 }
 
 /// With fewer rows than this nothing is dropped early.
@@ -90,11 +98,12 @@ const LEAST_TO_DROP: usize = 4096;
 impl SinkPlan for SortPlan {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
         let limit = match &self.keep {
+            Keep::All => None,
             Keep::First(bounds) => {
                 let (count, offset) = bounds.copy().evaluate(work)?;
-                count.map(|count| count.saturating_add(offset) as usize)
+                count.map(|count| (count.saturating_add(offset) as usize, None))
             }
-            _ => None,
+            Keep::FirstOfEach(_, layout) => Some((1, Some(layout.clone()))),
         };
         let (columns, layout) = (self.columns.clone(), self.layout.clone());
         Ok(Box::new(SortSink::new(work, self.representations.clone(), columns, layout, limit)))
@@ -124,7 +133,9 @@ impl SinkPlan for SortPlan {
             }));
         }
         let mut order = sorted(&all.keys, work)?;
-        order.truncate(all.limit.unwrap_or(usize::MAX));
+        if let Wanted::First(limit, _) = all.wanted {
+            order.truncate(limit);
+        }
         let SortSink { rows, account, .. } = all;
         let table = rows.finish();
         if let Keep::FirstOfEach(columns, layout) = &self.keep {
@@ -137,22 +148,29 @@ impl SinkPlan for SortPlan {
 }
 
 impl SortSink {
-    /// No rows of columns that lie like this, to be sorted by some of them.
+    /// No rows of columns that lie like this, to be sorted by some of them. With a limit so many of the first rows are wanted: of all, or
+    /// of each partition by the first columns of the order, of which keys are given that need not have an order.
     pub fn new(
         work: Work<'_>,
         representations: Vec<Representation>,
         columns: Vec<usize>,
         layout: KeyLayout,
-        limit: Option<usize>,
+        limit: Option<(usize, Option<KeyLayout>)>,
     ) -> SortSink {
+        let wanted = match limit {
+            None => Wanted::All,
+            Some((count, Some(partition))) if count > 0 && !partition.is_empty() => {
+                Wanted::FirstOfEach(Box::new(FirstOfEach::new(count, partition)))
+            }
+            Some((count, _)) => Wanted::First(count, None),
+        };
         SortSink {
             columns,
             rows: Collection::new(representations.iter().copied()),
             representations,
             keys: layout.none(),
             layout,
-            limit,
-            last: None,
+            wanted,
             runs: Vec::new(),
             account: Account::new(&work.run.options.budget),
         }
@@ -162,7 +180,9 @@ impl SortSink {
     pub fn of_all(work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<SortSink> {
         let mut sinks = super::own::<SortSink>(sinks);
         let mut all = sinks.next().expect("there is a worker");
+        all.keep_wanted(work)?;
         for mut other in sinks {
+            other.keep_wanted(work)?;
             all.runs.append(&mut other.runs);
             all.keys.append(&other.keys);
             all.rows.append_all(&other.rows.finish());
@@ -171,12 +191,62 @@ impl SortSink {
         Ok(all)
     }
 
+    /// Drops the rows that are not the first of their partitions, and what says so. It may be that not all others are wanted: those of other
+    /// workers may come before them.
+    fn keep_wanted(&mut self, work: Work<'_>) -> Result<()> {
+        if let Wanted::FirstOfEach(_) = &self.wanted {
+            self.drop_others(work)?;
+            self.wanted = Wanted::All;
+            self.account.set(self.rows.memory() + self.keys.memory())?;
+        }
+        Ok(())
+    }
+
+    /// Adds those rows of a chunk that may be wanted.
+    fn add(&mut self, work: Work<'_>, mut chunk: Chunk) -> Result<()> {
+        let vectors: Vec<Vector> = self.columns.iter().map(|place| chunk.vectors()[*place].clone()).collect();
+        let keys = self.layout.keys(&vectors, chunk.rows());
+        match &mut self.wanted {
+            Wanted::First(_, Some(last)) => {
+                let (last, mut number, mut positions) = (last.get(0), 0, Vec::new());
+                chunk.rows().each(|row| {
+                    // An equal one that comes later is behind it.
+                    if keys.get(number) < last {
+                        positions.push(row as u16);
+                        self.keys.push(keys.get(number));
+                    }
+                    number += 1;
+                });
+                chunk = chunk.with_selection(Some(Selection::new(positions)));
+            }
+            Wanted::FirstOfEach(first) => {
+                let positions = first.choose(&vectors, chunk.rows(), &keys, &mut self.keys);
+                chunk = chunk.with_selection(Some(Selection::new(positions)));
+            }
+            Wanted::All | Wanted::First(..) => self.keys.append(&keys),
+        }
+        self.rows.append(chunk.vectors(), chunk.rows());
+        let wanted = match &self.wanted {
+            Wanted::All => return Ok(()),
+            Wanted::First(limit, _) => *limit,
+            Wanted::FirstOfEach(first) => first.kept(),
+        };
+        match self.rows.rows() >= wanted.saturating_mul(2).max(LEAST_TO_DROP) {
+            true => self.drop_others(work),
+            false => Ok(()),
+        }
+    }
+
     /// States what it keeps. What there is no memory for goes to a temporary file, if there may be one.
     fn grow_or_spill(&mut self, work: Work<'_>) -> Result<()> {
         if work.run.options.always_spill && self.rows.rows() > 0 {
             return self.write_run(work);
         }
-        match self.account.set(self.rows.memory() + self.keys.memory()) {
+        let of_partitions = match &self.wanted {
+            Wanted::FirstOfEach(first) => first.memory(),
+            _ => 0,
+        };
+        match self.account.set(self.rows.memory() + self.keys.memory() + of_partitions) {
             Ok(()) => Ok(()),
             Err(error) => self.spill(work, error),
         }
@@ -193,63 +263,49 @@ impl SortSink {
     /// Writes what it has as a sorted run.
     pub fn write_run(&mut self, work: Work<'_>) -> Result<()> {
         let area = work.run.options.spill.as_ref().expect("there may be temporary files");
+        self.drop_others(work)?;
         let order = sorted(&self.keys, work)?;
         let empty = Collection::new(self.representations.iter().copied());
         let table = std::mem::replace(&mut self.rows, empty).finish();
         let keys = std::mem::replace(&mut self.keys, self.layout.none());
         self.runs.push(SortedRun::write(work, area.create()?, &table, &keys, &order)?);
+        if let Wanted::FirstOfEach(first) = &mut self.wanted {
+            first.clear();
+        }
         self.account.set(0)
     }
 
-    /// Drops what cannot be among the first.
-    fn drop_the_rest(&mut self, limit: usize, work: Work<'_>) -> Result<()> {
-        let mut order = sorted(&self.keys, work)?;
-        order.truncate(limit);
+    /// Drops rows that are not wanted, as far as that is known.
+    fn drop_others(&mut self, work: Work<'_>) -> Result<()> {
+        let kept = match &mut self.wanted {
+            Wanted::FirstOfEach(first) if first.kept() < self.rows.rows() => first.compact(),
+            Wanted::First(limit, last) if *limit < self.rows.rows() => {
+                let mut order = sorted(&self.keys, work)?;
+                order.truncate(*limit);
+                *last = order.last().map(|row| {
+                    let mut last = self.layout.none();
+                    last.push(self.keys.get(*row as usize));
+                    last
+                });
+                order
+            }
+            _ => return Ok(()),
+        };
         let rows = std::mem::replace(&mut self.rows, Collection::new(self.representations.iter().copied()));
         let rows = rows.finish();
-        let kept = rows.gather(0..rows.vectors().len(), &order);
-        self.rows.append(&kept, Rows::all(order.len()));
-        let mut keys = self.layout.none();
-        order.iter().for_each(|row| keys.push(self.keys.get(*row as usize)));
-        if let Some(last) = order.last() {
-            let mut bound = self.layout.none();
-            bound.push(self.keys.get(*last as usize));
-            self.last = Some(bound);
-        }
-        self.keys = keys;
+        self.rows.append(&rows.gather(0..rows.vectors().len(), &kept), Rows::all(kept.len()));
+        let keys = std::mem::replace(&mut self.keys, self.layout.none());
+        self.keys.push_all(&keys, &kept);
         Ok(())
     }
 }
 
 impl Sink for SortSink {
     fn consume(&mut self, work: Work<'_>, chunk: Chunk) -> Result<bool> {
-        if self.limit == Some(0) {
+        if let Wanted::First(0, _) = self.wanted {
             return Ok(false);
         }
-        let vectors: Vec<Vector> = self.columns.iter().map(|place| chunk.vectors()[*place].clone()).collect();
-        let mut keys = self.layout.keys(&vectors, chunk.rows());
-        let mut chunk = chunk;
-        if let Some(last) = &self.last {
-            let (last, mut wanted) = (last.get(0), self.layout.none());
-            let (mut positions, mut number) = (Vec::new(), 0);
-            chunk.rows().each(|row| {
-                // An equal one that comes later is behind it.
-                if keys.get(number) < last {
-                    positions.push(row as u16);
-                    wanted.push(keys.get(number));
-                }
-                number += 1;
-            });
-            keys = wanted;
-            chunk = chunk.with_selection(Some(Selection::new(positions)));
-        }
-        self.keys.append(&keys);
-        self.rows.append(chunk.vectors(), chunk.rows());
-        if let Some(limit) = self.limit
-            && self.rows.rows() >= limit.saturating_mul(2).max(LEAST_TO_DROP)
-        {
-            self.drop_the_rest(limit, work)?;
-        }
+        self.add(work, chunk)?;
         self.grow_or_spill(work)?;
         Ok(true)
     }

@@ -44,6 +44,8 @@ pub struct WindowPlan {
     pub partition: usize,
     /// Their keys.
     pub layout: Vec<KeyColumn>,
+    /// How many rows of each partition are wanted at least, the first ones; all, if it is NULL or below zero.
+    pub first: Option<Template<Expression>>,
     /// The functions.
     pub calls: Template<Vec<WindowCallPlan>>,
     /// Whether the arguments of a row may be computed twice.
@@ -105,8 +107,17 @@ const VECTORS_AT_ONCE: usize = 4;
 
 impl SinkPlan for WindowPlan {
     fn start(&self, work: Work<'_>) -> Result<Box<dyn Sink>> {
-        let layout = KeyLayout::new(self.layout.clone());
-        Ok(Box::new(SortSink::new(work, self.representations.clone(), self.columns.clone(), layout, None)))
+        let first = match &self.first {
+            Some(first) => match first.copy().evaluate_once(&work.scope())?.datum(0) {
+                Datum::Int64(count) => usize::try_from(count).ok(),
+                _ => None,
+            },
+            None => None,
+        };
+        let partition = || KeyLayout::for_equality(self.layout[..self.partition].to_vec());
+        let limit = first.map(|count| (count, Some(partition())));
+        let (representations, layout) = (self.representations.clone(), KeyLayout::new(self.layout.clone()));
+        Ok(Box::new(SortSink::new(work, representations, self.columns.clone(), layout, limit)))
     }
 
     fn finish(&self, work: Work<'_>, sinks: Vec<Box<dyn Sink>>) -> Result<Arc<dyn Any + Send + Sync>> {

@@ -10,7 +10,7 @@ use firn_base::numeric::power_of_ten;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::types::Width;
 use firn_base::{Cell, ColumnSet, Representation, Result, RowId, Stored};
-use firn_plan::rewrite::first_rows::{AttributeOrder, direction};
+use firn_plan::rewrite::first_rows::{AttributeOrder, Direction, direction};
 use firn_storage::{Index, IndexColumn, KeyBuffer, Restriction, Table, pin};
 use firn_txn::ReadNotes;
 use firn_txn::catalog::TableDef;
@@ -27,8 +27,8 @@ pub(super) struct TableLookup {
     pub index: Arc<Index>,
     /// How many of the index's columns keys have.
     pub parts: usize,
-    /// Whether rows of a key are found against the order of the index, and how many of them are wanted.
-    pub is_reverse: bool,
+    /// In which order rows of a key are found, and how many of them are wanted.
+    pub direction: Direction,
     pub most_of_key: usize,
     pub is_never_met: bool,
     pub log: Option<KeyLog>,
@@ -62,13 +62,13 @@ impl KeyLog {
     }
 }
 
-/// The index of a table whose first columns are these, and which has the rows of a key in an order; and whether that is against its own.
+/// The index of a table whose first columns are these, and which has the rows of a key in an order; and how.
 pub(super) fn index_of(
     definition: &TableDef,
     table: &Table,
     attributes: &[i16],
     order: &[AttributeOrder],
-) -> Option<(Arc<Index>, bool)> {
+) -> Option<(Arc<Index>, Direction)> {
     let fits = |index: Arc<Index>| {
         let columns = &index.spec().columns;
         let begins = columns.len() >= attributes.len()
@@ -78,8 +78,11 @@ pub(super) fn index_of(
                 .all(|(part, attribute)| part.column == super::column_id(*attribute));
         begins.then_some(())?;
         let part = |part: &IndexColumn| (part.column.0 as i16 + 1, part.descending, part.nulls_first);
-        let is_reverse = direction(columns.iter().map(part), attributes.len(), order)?;
-        Some((index, is_reverse))
+        let mut direction = direction(columns.iter().map(part), attributes.len(), order)?;
+        if !columns.get(attributes.len()).is_some_and(|part| part.nullable) {
+            direction.nulls_apart = None;
+        }
+        Some((index, direction))
     };
     // A unique key of all columns is the shortest way.
     let fitting = path::known_indexes(definition, table).filter_map(fits);
@@ -94,35 +97,56 @@ impl Lookup for TableLookup {
         let guard = pin();
         let (table, index) = (&self.open.table, &self.index);
         let is_full = self.parts == index.spec().columns.len();
-        let mut key = KeyBuffer::new();
+        let (mut key, mut null_key) = (KeyBuffer::new(), KeyBuffer::new());
         for (number, row) in rows.iter().enumerate() {
             if found.len() >= most {
                 return Ok(number);
             }
             key.clear();
-            if !self.encode(keys, usize::from(*row), &mut key) {
+            if !self.encode(keys, usize::from(*row), &[], &mut key) {
                 continue;
             }
             if let Some(log) = &self.log {
                 log.add(table, index, &key);
             }
-            let mut wanted = self.most_of_key;
-            if wanted == 0 {
+            let wanted = std::cell::Cell::new(self.most_of_key);
+            if wanted.get() == 0 {
                 continue;
             }
             let mut add = |key: &[u8], row: RowId| {
                 if table.sees(index, key, row, self.open.snapshot, &guard) {
                     found.push((number as u32, row.to_bits()));
-                    wanted -= 1;
+                    wanted.set(wanted.get() - 1);
                 }
-                wanted > 0
+                wanted.get() > 0
             };
-            match is_full {
-                true => index.lookup(key.as_slice(), &guard, &mut |row| add(key.as_slice(), row)),
-                false => {
-                    let bound = Bound::Included(key.as_slice());
-                    index.range(bound, bound, self.is_reverse, &guard, &mut add);
+            if is_full {
+                index.lookup(key.as_slice(), &guard, &mut |row| add(key.as_slice(), row));
+                continue;
+            }
+            let mut range = |low, high| {
+                if wanted.get() > 0 {
+                    index.range(low, high, self.direction.is_reverse, &guard, &mut add);
                 }
+            };
+            let all = Bound::Included(key.as_slice());
+            let Some(nulls_first) = self.direction.nulls_apart else {
+                range(all, all);
+                continue;
+            };
+            null_key.clear();
+            self.encode(keys, usize::from(*row), &[Cell::Null], &mut null_key);
+            let (nulls, others) =
+                (Bound::Included(null_key.as_slice()), Bound::Excluded(null_key.as_slice()));
+            if nulls_first {
+                range(nulls, nulls);
+            }
+            match index.spec().columns[self.parts].nulls_first {
+                true => range(others, all),
+                false => range(all, others),
+            }
+            if !nulls_first {
+                range(nulls, nulls);
             }
         }
         Ok(rows.len())
@@ -137,14 +161,14 @@ impl Lookup for TableLookup {
 }
 
 impl TableLookup {
-    /// The key of a row; false if no row of the table is equal to it.
-    fn encode(&self, keys: &[Vector], row: usize, key: &mut KeyBuffer) -> bool {
+    /// The key of a row, with further cells; false if no row of the table is equal to it.
+    fn encode(&self, keys: &[Vector], row: usize, more: &[Cell<'_>], key: &mut KeyBuffer) -> bool {
         let parts = self.index.spec().columns.iter().take(self.parts);
         let parts = keys.iter().zip(parts);
         let stored: Option<SmallVec<[Stored<'_>; 4]>> =
             parts.map(|(vector, part)| as_stored(vector.datum(row), part.representation)).collect();
         let Some(stored) = stored else { return false };
-        let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
+        let cells: Cells<'_> = stored.iter().map(Stored::cell).chain(more.iter().copied()).collect();
         self.index.encode(&cells, key);
         true
     }

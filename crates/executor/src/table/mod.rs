@@ -186,15 +186,15 @@ impl Source for TableSource {
         let (order, count) = first.unwrap_or((&[], usize::MAX));
         let find = |order| lookup::index_of(&self.definition, &self.table, attributes, order);
         // Others may have dropped the index since the plan was made. Without the order, all rows of a key are found.
-        let found = find(order).map(|(index, is_reverse)| (index, is_reverse, count));
-        let found = found.or_else(|| find(&[]).map(|(index, is_reverse)| (index, is_reverse, usize::MAX)));
-        let (index, is_reverse, most_of_key) =
+        let found = find(order).map(|(index, direction)| (index, direction, count));
+        let found = found.or_else(|| find(&[]).map(|(index, direction)| (index, direction, usize::MAX)));
+        let (index, direction, most_of_key) =
             found.ok_or_else(|| Error::write_conflict(&self.table.name()))?;
         let notes = reader.transaction.and_then(Transaction::read_notes);
         Ok(Arc::new(TableLookup {
             open: self.open_table(request, reader.snapshot),
             index,
-            is_reverse,
+            direction,
             most_of_key,
             parts: attributes.len(),
             is_never_met: restrictions.is_never_met,

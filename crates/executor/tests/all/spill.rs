@@ -196,6 +196,51 @@ fn a_limit_ends_a_join_without_memory() {
     }
 }
 
+/// Of a few partitions only the first rows are kept: all rows do not fit.
+#[test]
+fn the_first_rows_of_each_partition_fit() {
+    let database = database();
+    let narrow = |workers| Options { budget: Budget::new(2_000_000), ..roomy(workers) };
+    let rows = |statement: &str, options: Options| {
+        let mut transaction = database.begin();
+        let answer = database.run_as(statement, &mut transaction, options);
+        transaction.rollback();
+        answer.map(|mut answer| {
+            answer.rows.sort_unstable();
+            answer.rows
+        })
+    };
+    for (statement, count) in [
+        (
+            "SELECT id, s FROM (SELECT *, row_number() OVER (PARTITION BY v % 50 ORDER BY id) n FROM big) x WHERE n <= 3",
+            150,
+        ),
+        (
+            "SELECT id, s FROM (SELECT *, row_number() OVER (PARTITION BY id % 2 ORDER BY v, id) n FROM big) x WHERE n BETWEEN 11 AND 100",
+            180,
+        ),
+        (
+            "SELECT id, s FROM (SELECT *, row_number() OVER (ORDER BY v DESC, id) n FROM big) x WHERE n <= 7",
+            7,
+        ),
+        (
+            "SELECT id, s FROM (SELECT *, row_number() OVER (PARTITION BY id % 2 ORDER BY v) n FROM big) x WHERE n <= 0",
+            0,
+        ),
+        ("SELECT DISTINCT ON (v % 100) id, s FROM big ORDER BY v % 100, id", 100),
+    ] {
+        let expected = rows(statement, roomy(1)).unwrap();
+        assert_eq!(expected.len(), count, "{statement}");
+        for workers in [1, 3] {
+            let found =
+                rows(statement, narrow(workers)).unwrap_or_else(|error| panic!("{statement}: {error:?}"));
+            assert!(found == expected, "{statement}, {workers} workers");
+        }
+    }
+    let all = "SELECT id, s, row_number() OVER (PARTITION BY v % 50 ORDER BY id) FROM big";
+    assert_eq!(rows(all, narrow(1)).unwrap_err().state(), SqlState::OUT_OF_MEMORY);
+}
+
 /// Windows of many partitions, of one that has most of the rows, and of one that has all.
 #[test]
 fn windows_without_memory_go_to_temporary_files() {
@@ -214,6 +259,19 @@ fn windows_without_memory_go_to_temporary_files() {
         "SELECT id, s, count(*) OVER (ORDER BY v, id RANGE BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING), row_number() OVER (ORDER BY v, id), lag(s) OVER (ORDER BY v, id) FROM big",
         "SELECT id, s, ntile(7) OVER (ORDER BY v, id), percent_rank() OVER w, cume_dist() OVER w FROM big WINDOW w AS (ORDER BY v)",
         "SELECT k, w, s, max(w) OVER (PARTITION BY k), min(s) OVER (PARTITION BY k) FROM other",
+    ] {
+        for workers in [1, 3] {
+            compare(&database, statement, 400_000, workers);
+        }
+    }
+    // The first rows of each partition, of which there are many, or which one has most of.
+    for statement in [
+        "SELECT id, s, n FROM (SELECT *, row_number() OVER (PARTITION BY v ORDER BY id DESC) n FROM big) x WHERE n = 1",
+        "SELECT id, s, n FROM (SELECT *, row_number() OVER (PARTITION BY s, v ORDER BY id) n FROM big) x WHERE n <= 3",
+        "SELECT k, w, s, n FROM (SELECT *, row_number() OVER (PARTITION BY k ORDER BY w DESC, s) n FROM other) x WHERE n BETWEEN 100 AND 9000",
+        "SELECT k, w, s FROM (SELECT *, row_number() OVER (ORDER BY w, s) n FROM other) x WHERE n <= 15000",
+        "SELECT DISTINCT ON (v) v, id, s FROM big ORDER BY v, id DESC",
+        "SELECT DISTINCT ON (s) v, id, s FROM big ORDER BY s, id DESC",
     ] {
         for workers in [1, 3] {
             compare(&database, statement, 400_000, workers);

@@ -297,6 +297,7 @@ impl Database {
         let view = self.view(transaction);
         let mut bound = bind(statement, &parsed[0].statement, &[], &view)?;
         firn_plan::unnest::unnest(&mut bound.plan, &self.registry);
+        firn_plan::rewrite::first_rows::limit_windows(&mut bound.plan);
         if self.rewrites {
             firn_plan::rewrite::outer_joins::reject_nulls(&mut bound.plan);
             firn_plan::rewrite::push_down::push_down(&mut bound.plan);

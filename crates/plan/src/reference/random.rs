@@ -466,8 +466,13 @@ impl Maker<'_> {
         }
         let calls = vec![WindowCall { output, function, arguments, filter: None, frame }];
         columns.push(output);
-        let window =
-            self.plan.add(Operator::Window(Window { input, partition: partition.clone(), order, calls }));
+        let window = self.plan.add(Operator::Window(Window {
+            input,
+            partition: partition.clone(),
+            order,
+            first: None,
+            calls,
+        }));
         if !self.chance(40) {
             return (window, columns);
         }
@@ -478,7 +483,10 @@ impl Maker<'_> {
         let frame = Frame::default();
         let calls = vec![WindowCall { output, function, arguments: Vec::new(), filter: None, frame }];
         columns.push(output);
-        (self.plan.add(Operator::Window(Window { input: window, partition, order, calls })), columns)
+        (
+            self.plan.add(Operator::Window(Window { input: window, partition, order, first: None, calls })),
+            columns,
+        )
     }
 
     fn limit(&mut self) -> Made {

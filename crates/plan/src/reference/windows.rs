@@ -22,6 +22,12 @@ impl Interpreter<'_> {
         let mut result = Vec::new();
         for mut partition in partitions {
             sort(&mut partition, &window.order);
+            if let Some(first) = &window.first
+                && let Value::BigInt(first) = self.scalar(first, &partition[0])?
+                && let Ok(first) = usize::try_from(first)
+            {
+                partition.truncate(first);
+            }
             for at in 0..partition.len() {
                 let mut row = partition[at].clone();
                 for call in &window.calls {

@@ -1,5 +1,6 @@
-//! Joins of which only the first rows of each left row are used: `LATERAL (… ORDER BY k LIMIT n)`, and the least or the greatest value of a
-//! dependent sub-query. An index that has the rows of a left row in that order need not find the others.
+//! Windows and joins of which only the first rows are used: `row_number() OVER (PARTITION BY … ORDER BY …) <= n`, `LATERAL (… ORDER BY k
+//! LIMIT n)`, and the least or the greatest value of a dependent sub-query. A window need not keep the other rows of a partition, and an index
+//! that has the rows of a left row in that order need not find them.
 //!
 //! Unnesting has made a row number of LIMIT, and of the aggregate one for each value of the domain:
 //!
@@ -11,22 +12,53 @@
 //!       Scan
 //! ```
 //!
-//! Both remain above the join: of the rows of a partition the filter keeps those that it would keep anyway. They are among those that are found,
+//! All remain above the join: of the rows of a partition the filter keeps those that it would keep anyway. They are among those that are found,
 //! since all rows of one left row are in one partition, and each row that is not found comes behind n others of its left row. Several
 //! left rows may share a partition.
 
 use crate::column::{Column, Columns};
-use crate::operator::{FirstRows, Join, JoinKind, Operator, Scan, SortKey};
+use crate::keys::Keys;
+use crate::operator::{FirstRows, Join, JoinKind, Operator, Scan, SortKey, WindowCall};
 use crate::plan::{NodeId, Plan};
 use crate::properties::{Producers, is_volatile};
 use crate::rewrite::join_methods::index_key;
+use crate::row_numbers::limit_of;
 use crate::scalar::Scalar;
-use crate::statistics::Index;
-use firn_base::{TypeId, Value};
+use crate::statistics::{Index, Statistics};
 use std::collections::HashMap;
 
-/// How many rows a parameter is taken to ask for.
-const ASKED: f64 = 10.0;
+/// Finds the windows of which only the first rows of each partition are used.
+pub fn limit_windows(plan: &mut Plan) {
+    for node in plan.post_order() {
+        let Operator::Filter { input, conditions } = &plan[node] else { continue };
+        let (input, Operator::Window(window)) = (*input, &plan[*input]) else { continue };
+        let count = conditions.iter().find_map(|condition| limit_of(condition, window));
+        if !window.calls.iter().all(WindowCall::counts_before) {
+            continue;
+        }
+        let Operator::Window(window) = &mut plan[input] else { unreachable!("it is a window") };
+        window.first = count;
+    }
+}
+
+/// Windows keep all rows where each partition has one: there are no others to be found.
+pub fn settle_windows(plan: &mut Plan, statistics: &dyn Statistics) {
+    let is_limited = |node: &NodeId| match &plan[*node] {
+        Operator::Window(window) => window.first.is_some() && !window.partition.is_empty(),
+        _ => false,
+    };
+    let limited: Vec<NodeId> = plan.post_order().into_iter().filter(is_limited).collect();
+    if limited.is_empty() {
+        return;
+    }
+    let keys = Keys::of(plan, statistics);
+    for node in limited {
+        let Operator::Window(window) = &mut plan[node] else { unreachable!("it is a window") };
+        if keys.tell_apart(window.input, &window.partition) {
+            window.first = None;
+        }
+    }
+}
 
 /// What is used of a join's rows.
 pub(super) struct Used {
@@ -42,12 +74,8 @@ pub(super) fn joins(plan: &Plan) -> HashMap<NodeId, Used> {
 
 fn of(plan: &Plan, node: NodeId) -> Option<(NodeId, Used)> {
     let (mut below, used) = match &plan[node] {
-        Operator::Filter { input, conditions } => {
-            let Operator::Window(window) = &plan[*input] else { return None };
-            let [call] = &window.calls[..] else { return None };
-            (&*call.function.name == "row_number").then_some(())?;
-            let count = conditions.iter().find_map(|condition| limit_of(condition, call.output))?;
-            let first = FirstRows { order: window.order.clone(), count };
+        Operator::Window(window) => {
+            let first = FirstRows { order: window.order.clone(), count: window.first.clone()? };
             (window.input, Used { first, partition: window.partition.clone() })
         }
         Operator::Group(group) if group.sets.is_none() => {
@@ -73,30 +101,6 @@ fn of(plan: &Plan, node: NodeId) -> Option<(NodeId, Used)> {
         below = *input;
     }
     matches!(plan[below], Operator::Join(_)).then_some((below, used))
-}
-
-/// Up to which row number rows meet a condition: a constant or a parameter.
-fn limit_of(condition: &Scalar, number: Column) -> Option<Scalar> {
-    let condition = match condition {
-        // LIMIT NULL is none.
-        Scalar::Test(inner, Some(false), true) => &**inner,
-        condition => condition,
-    };
-    let Scalar::Call(call) = condition else { return None };
-    let [Scalar::Column(column), count] = &call.arguments[..] else { return None };
-    (*column == number && call.function.operator.as_deref() == Some("<=")).then_some(())?;
-    // LIMIT refuses numbers below zero.
-    let count = match count {
-        Scalar::Call(call) if &*call.function.name == "limit_count" => call.arguments.first()?,
-        count => count,
-    };
-    match count {
-        Scalar::Constant(_, Value::BigInt(count)) => Some(Scalar::int8(*count)),
-        Scalar::Constant(_, Value::Integer(count)) => Some(Scalar::int8((*count).into())),
-        Scalar::Constant(_, Value::SmallInt(count)) => Some(Scalar::int8((*count).into())),
-        Scalar::Parameter(_, ty) if ty.id == TypeId::INT8 => Some(count.clone()),
-        _ => None,
-    }
 }
 
 impl Used {
@@ -139,16 +143,6 @@ impl Used {
     }
 }
 
-impl FirstRows {
-    /// How many rows are expected to be asked for.
-    pub(super) fn expected(&self) -> f64 {
-        match self.count {
-            Scalar::Constant(_, Value::BigInt(count)) => count.max(0) as f64,
-            _ => ASKED,
-        }
-    }
-}
-
 /// A part of an order among the attributes of a source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AttributeOrder {
@@ -170,16 +164,25 @@ pub fn order_of(scan: &Scan, order: &[SortKey], columns: &Columns) -> Option<Vec
     order.iter().map(part).collect()
 }
 
-/// Whether an index has the rows with equal values in its first attributes in an order, and whether that is against its own. Its parts are
-/// the attributes, whether the greatest comes first, and whether NULLs do.
+/// How an index has rows in an order.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Direction {
+    /// Whether against its own order.
+    pub is_reverse: bool,
+    /// If it has the NULLs of the first part that is not fixed at the other end: whether they come first in the order.
+    pub nulls_apart: Option<bool>,
+}
+
+/// How an index has the rows with equal values in its first attributes in an order, if it has. Its parts are the attributes, whether the
+/// greatest comes first, and whether NULLs do.
 pub fn direction(
     parts: impl Iterator<Item = (i16, bool, bool)>,
     fixed: usize,
     order: &[AttributeOrder],
-) -> Option<bool> {
+) -> Option<Direction> {
     let parts: Vec<_> = parts.collect();
     let (fixed, rest) = parts.split_at_checked(fixed)?;
-    let (mut rest, mut reverse) = (rest.iter(), None);
+    let (mut rest, mut found) = (rest.iter(), None);
     for key in order {
         if fixed.iter().any(|(attribute, ..)| *attribute == key.attribute) {
             continue;
@@ -187,13 +190,16 @@ pub fn direction(
         let (_, descending, nulls_first) =
             rest.next().filter(|(attribute, ..)| *attribute == key.attribute)?;
         let against = *descending != key.descending;
-        let nulls_fit = key.nulls_first.is_none_or(|first| first == (*nulls_first != against));
-        if !nulls_fit || reverse.is_some_and(|reverse| reverse != against) {
-            return None;
+        let misplaced = key.nulls_first.filter(|first| *first != (*nulls_first != against));
+        match found {
+            None => found = Some(Direction { is_reverse: against, nulls_apart: misplaced }),
+            Some(Direction { is_reverse, .. }) if is_reverse != against || misplaced.is_some() => {
+                return None;
+            }
+            Some(_) => {}
         }
-        reverse = Some(against);
     }
-    Some(reverse.unwrap_or(false))
+    Some(found.unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -206,21 +212,92 @@ mod tests {
     fn an_index_has_an_order_or_its_reverse() {
         let index = [(5, false, false), (6, false, false), (7, true, true)];
         let key = |attribute, descending, nulls_first| AttributeOrder { attribute, descending, nulls_first };
+        let found = |is_reverse, nulls_apart| Some(Direction { is_reverse, nulls_apart });
         for (fixed, order, expected) in [
-            (1, vec![], Some(false)),
-            (1, vec![key(6, false, Some(false))], Some(false)),
-            (1, vec![key(6, true, Some(true))], Some(true)),
-            (1, vec![key(6, true, Some(false))], None),
-            (1, vec![key(6, true, None)], Some(true)),
-            (1, vec![key(5, true, None), key(6, false, None), key(7, true, None)], Some(false)),
-            (1, vec![key(6, true, None), key(7, false, Some(false))], Some(true)),
+            (1, vec![], found(false, None)),
+            (1, vec![key(6, false, Some(false))], found(false, None)),
+            (1, vec![key(6, true, Some(true))], found(true, None)),
+            (1, vec![key(6, true, Some(false))], found(true, Some(false))),
+            (1, vec![key(6, false, Some(true))], found(false, Some(true))),
+            (1, vec![key(6, true, None)], found(true, None)),
+            (1, vec![key(5, true, None), key(6, false, None), key(7, true, None)], found(false, None)),
+            (1, vec![key(6, true, None), key(7, false, Some(false))], found(true, None)),
+            (1, vec![key(6, true, Some(false)), key(7, false, Some(false))], found(true, Some(false))),
+            (1, vec![key(6, true, None), key(7, false, Some(true))], None),
             (1, vec![key(6, false, None), key(7, false, None)], None),
             (1, vec![key(7, true, None)], None),
-            (2, vec![key(7, false, None)], Some(true)),
+            (2, vec![key(7, false, None)], found(true, None)),
+            (2, vec![key(7, true, Some(false))], found(false, Some(false))),
             (3, vec![key(8, false, None)], None),
         ] {
             assert_eq!(direction(index.into_iter(), fixed, &order), expected, "{fixed} {order:?}");
         }
+    }
+
+    /// A window is limited by a condition that few rows of each partition meet, if its functions need no others.
+    #[test]
+    fn windows_keep_only_rows_that_are_used() {
+        let case = |conditions: &str, calls: &str, first: &str| {
+            let plan = |first: &str| {
+                format!(
+                    "
+        Output [#0, #5]
+          Filter [{conditions}]
+            Window partition [#1] order [#0 desc]{first} calls [{calls}]
+              Scan 1 [#0: int4 = 3, #1: int4 = 2]
+        "
+                )
+            };
+            becomes(limit_windows, &plan(""), &plan(first));
+        };
+        let number = "#5: int8 not null := row_number()";
+        let three = " first 3::int8";
+        for (condition, first) in [
+            ("(#5 <= 3::int8)", three),
+            ("(3::int8 >= #5)", three),
+            ("(#5 < 4::int8)", three),
+            ("(#5 = 3::int8)", three),
+            ("(#5 > 1::int8), ((#5 - 1::int8) <= 2::int8)", three),
+            ("(#5 >= 2::int8), (#5 <= 3::int8), (#0 = 7::int4)", three),
+            ("(#5 <= 0::int8)", " first 0::int8"),
+            ("((#5 <= $1::int8) is not false)", " first $1::int8"),
+            ("((#5 - 9223372036854775807::int8) <= 2::int8)", " first 9223372036854775807::int8"),
+            ("(#5 > 3::int8)", ""),
+            ("(#5 <> 3::int8)", ""),
+            ("(#5 < $1::int8)", ""),
+            ("((#5 - $1::int8) <= 2::int8)", ""),
+            ("((#5 - 2::int8) <= $1::int8)", ""),
+            ("((#5 <= 3::int8) or (#0 = 7::int4))", ""),
+            ("(#0 <= 3::int4)", ""),
+        ] {
+            case(condition, number, first);
+        }
+        let with = |other: &str| format!("{number}, #6: {other}");
+        case("(#5 <= 3::int8)", &with("int8 not null := rank()"), three);
+        case("(#6 <= 3::int8)", &with("int8 not null := rank()"), "");
+        case("(#5 <= 3::int8)", &with("int8 := sum(#0)"), "");
+    }
+
+    /// The first attribute of the source is a key.
+    #[test]
+    fn windows_whose_partitions_have_one_row_keep_all() {
+        let case = |partition: &str, is_kept: bool| {
+            let plan = |first: &str| {
+                format!(
+                    "
+        Output [#0, #5]
+          Window{partition} order [#0]{first} calls [#5: int8 not null := row_number()]
+            Scan 9 [#0: int4 = 3, #1: int4 = 2, #2: int4 not null = 1]
+        "
+                )
+            };
+            let after = if is_kept { " first 2::int8" } else { "" };
+            becomes(|plan| settle_windows(plan, &Thousand), &plan(" first 2::int8"), &plan(after));
+        };
+        case(" partition [#1]", true);
+        case(" partition [#2]", false);
+        case(" partition [#1, #2]", false);
+        case("", true);
     }
 
     /// Only the first rows are found where the index has their order and nothing else is asked of them.
@@ -233,9 +310,9 @@ mod tests {
                     "
         Output [#0, #3]
           {operators}
-              Join inner{method} on [(#1 = #2)]
-                {left}
-                {right}
+            Join inner{method} on [(#1 = #2)]
+              {left}
+              {right}
         "
                 )
             };
@@ -249,22 +326,22 @@ mod tests {
                 &plan(method, [few, &scan]),
             );
         };
-        let window = |partition: &str, order: &str, condition: &str| {
+        let window = |partition: &str, order: &str, first: &str| {
             format!(
-                "Filter [{condition}]
-            Window partition [{partition}] order [{order}] calls [#5: int8 not null := row_number()]"
+                "Window partition [{partition}] order [{order}]{first} calls [#5: int8 not null := row_number()]"
             )
         };
-        let (order, three) = ("#0 desc", "(#5 <= 3::int8)");
+        let (order, three) = ("#0 desc", " first 3::int8");
         let first = " by [2] first 3::int8 order [#0 desc]";
         case(&window("#1", order, three), "", first);
         case(&window("#2, #3", order, three), " where [(#1 is not null)]", first);
-        case(&window("#1", "#0", "((#5 <= $1::int8) is not false)"), "", " by [2] first $1::int8 order [#0]");
-        // Another order, another partition, another condition, no limit.
-        case(&window("#1", "#0 desc nulls last", three), "", " by [2]");
+        case(&window("#1", "#0", " first $1::int8"), "", " by [2] first $1::int8 order [#0]");
+        // Another order, another partition, another condition, all rows.
+        let last = " by [2] first 3::int8 order [#0 desc nulls last]";
+        case(&window("#1", "#0 desc nulls last", three), "", last);
         case(&window("#1", "#9", three), "", " by [2]");
         case(&window("#9", order, three), "", " by [2]");
         case(&window("#1", order, three), " where [(#9 <> 1::int4)]", " by [2]");
-        case(&window("#1", order, "(#5 > 3::int8)"), "", " by [2]");
+        case(&window("#1", order, ""), "", " by [2]");
     }
 }

@@ -19,6 +19,7 @@ use crate::operator::{ByIndex, Group, Join, JoinKind, JoinMethod, Operator, Scan
 use crate::plan::{NodeId, Plan};
 use crate::properties::Producers;
 use crate::rewrite::first_rows;
+use crate::row_numbers;
 use crate::scalar::Scalar;
 use crate::statistics::{Estimates, Index, Statistics};
 use firn_base::{Type, TypeId};
@@ -82,7 +83,7 @@ pub fn choose_methods(plan: &mut Plan, statistics: &dyn Statistics) {
                 let used = used.get(&node);
                 let first = used.and_then(|used| used.by(plan, turned, scan, &index, length, &producers));
                 if let Some(first) = &first {
-                    found = found.min(first.expected());
+                    found = found.min(row_numbers::expected(&first.count));
                 }
                 let cost = estimates.rows(turned.left) * (LOOK_UP + found * FOUND_ROW);
                 let attributes = index.attributes[..length].to_vec();

@@ -52,8 +52,8 @@ pub const REWRITES: [&str; 15] = [
     "uniqueness",
     "foreign keys",
     "reductions",
-    "join order",
     "windows",
+    "join order",
     "pruning",
     "common expressions",
     "join methods",
@@ -97,10 +97,16 @@ pub fn optimise_without(
     step(plan, "uniqueness", &mut |plan| unique::use_keys(plan, statistics));
     step(plan, "foreign keys", &mut |plan| references::remove_joins(plan, statistics));
     step(plan, "reductions", &mut |plan| reductions::reduce_groups(plan, statistics));
+    step(plan, "windows", &mut |plan| {
+        windows::merge_windows(plan);
+        first_rows::limit_windows(plan);
+    });
     step(plan, "join order", &mut |plan| order_joins(plan, statistics, BUDGET));
-    step(plan, "windows", &mut windows::merge_windows);
     step(plan, "pruning", &mut |plan| prune::prune(plan, statistics));
     step(plan, "determined keys", &mut |plan| unique::find_determined(plan, statistics));
     step(plan, "common expressions", &mut common::share_expressions);
-    step(plan, "join methods", &mut |plan| join_methods::choose_methods(plan, statistics));
+    step(plan, "join methods", &mut |plan| {
+        join_methods::choose_methods(plan, statistics);
+        first_rows::settle_windows(plan, statistics);
+    });
 }

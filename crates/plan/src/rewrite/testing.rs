@@ -406,6 +406,11 @@ fn merging_windows_keeps_rows() {
 }
 
 #[test]
+fn limiting_windows_keeps_rows() {
+    keeps_rows_of(true, 100, first_rows::limit_windows);
+}
+
+#[test]
 fn folding_takes_out_of_alternatives_what_all_of_them_ask() {
     becomes(
         |plan| fold::fold(plan, &Reference),

@@ -350,6 +350,7 @@ impl Parser<'_> {
             "Window" => {
                 let partition = self.optional_columns("partition")?;
                 let order = self.optional_order("order")?;
+                let first = self.optional_scalar("first")?;
                 self.expect_word("calls")?;
                 let calls = self.list(|parser| {
                     let output = parser.definition()?;
@@ -358,7 +359,7 @@ impl Parser<'_> {
                     let filter = parser.optional_scalar("filter")?;
                     Ok(WindowCall { output, function, arguments, filter, frame: parser.frame()? })
                 })?;
-                Operator::Window(Window { input: input()?, partition, order, calls })
+                Operator::Window(Window { input: input()?, partition, order, first, calls })
             }
             "Sort" => Operator::Sort { input: input()?, keys: self.order()? },
             "Limit" => {

@@ -215,6 +215,10 @@ impl Printer<'_> {
                     self.put(" order ");
                     self.order(&window.order);
                 }
+                if let Some(first) = &window.first {
+                    self.put(" first ");
+                    self.scalar(first);
+                }
                 self.put(" calls ");
                 self.list(&window.calls, |printer, call| {
                     printer.definition(call.output);

@@ -217,7 +217,8 @@ fn number_rows(
             filter: None,
             frame: Frame::default(),
         };
-        let window = Window { input: left, partition: Vec::new(), order: Vec::new(), calls: vec![call] };
+        let window =
+            Window { input: left, partition: Vec::new(), order: Vec::new(), first: None, calls: vec![call] };
         let numbered = plan.add(Operator::Window(window));
         if let Operator::Join(join) = &mut plan[node] {
             join.left = numbered;

@@ -332,7 +332,7 @@ impl Unnester<'_> {
             });
         }
         let partition = representatives.iter().map(|(_, by)| *by).collect();
-        let window = self.plan.add(Operator::Window(Window { input, partition, order, calls }));
+        let window = self.plan.add(Operator::Window(Window { input, partition, order, first: None, calls }));
         let filter = self.plan.add(Operator::Filter { input: window, conditions: Vec::new() });
         let (mut result, representatives) = self.filter(filter, window, conditions, representatives);
         if sorted {
