@@ -4,8 +4,7 @@ use firn_base::sync::Arc;
 use firn_base::{Cancel, TextStyle};
 use firn_executor::Budget;
 use firn_vector::Context;
-use firn_vector::context::{Objects, Settings};
-use std::any::Any;
+use firn_vector::context::{Objects, Session, Settings};
 
 /// What the calls of one statement may ask of it.
 #[derive(Clone)]
@@ -20,8 +19,8 @@ pub struct Surroundings {
     pub settings: Arc<dyn Settings + Send + Sync>,
     /// The names of objects.
     pub objects: Arc<dyn Objects + Send + Sync>,
-    /// What the functions of the session know how to use.
-    pub session: Arc<dyn Any + Send + Sync>,
+    /// The session.
+    pub session: Arc<dyn Session + Send + Sync>,
     /// Where memory is charged.
     pub budget: Arc<Budget>,
     /// Ends the statement.

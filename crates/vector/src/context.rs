@@ -19,8 +19,8 @@ pub struct Context<'a> {
     pub settings: &'a dyn Settings,
     /// The names of the objects that values of `regclass` and its like are.
     pub objects: &'a dyn Objects,
-    /// What functions that were added to the registry from outside this crate know how to use: the session, for one.
-    pub session: &'a (dyn Any + Send + Sync),
+    /// The session, for functions that were added to the registry from outside this crate.
+    pub session: &'a dyn Session,
     /// Where memory is charged that states and big values take.
     pub memory: &'a dyn Memory,
     /// Ends the statement. Every loop checks it at least each 10 ms.
@@ -46,6 +46,12 @@ pub trait Objects: Sync {
     /// The object that a text names as a value of the type; `None` if there is none. The error of a name that cannot be
     /// read, or that several objects have.
     fn oid(&self, ty: TypeId, name: &str) -> Result<Option<u32>>;
+}
+
+/// The session that runs the statement.
+pub trait Session: Sync {
+    /// What functions from outside this crate use of it. They know its type.
+    fn as_any(&self) -> &dyn Any;
 }
 
 /// An account of the budget for queries.
@@ -91,6 +97,15 @@ impl Objects for NoObjects {
     }
 }
 
+/// No session.
+pub struct NoSession;
+
+impl Session for NoSession {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
 /// Memory that is not counted.
 pub struct Unlimited;
 
@@ -110,7 +125,7 @@ pub fn detached() -> Context<'static> {
         style: &TextStyle::DEFAULT,
         settings: &NoSettings,
         objects: &NoObjects,
-        session: &(),
+        session: &NoSession,
         memory: &Unlimited,
         cancel: &NOT_CANCELED,
     }
