@@ -11,7 +11,8 @@
 //! pipelines of the plan. For the same reason a program that finds rows calls no volatile function.
 //!
 //! What it reads is logged for validation as pipelines log it, with two exceptions, both narrower: a row that is found by all of a
-//! unique key is logged as that row, and a range that is read in the order of its index is logged up to where reading ended.
+//! unique key, which decides all conditions, is logged as that row, and a range that is read in the order of its index is logged up to
+//! where reading ended.
 //!
 //! In reading order: `compile` and `access` (the program of a plan, the index of a scan), `run` (steps), `sink` (what becomes of rows),
 //! `change` (row changes and locks).
