@@ -494,7 +494,11 @@ impl Rows {
     pub fn into_values(mut self) -> Result<Vec<Vec<Value>>> {
         let mut rows = Vec::new();
         while let Some(chunk) = self.next_chunk()? {
-            rows.append(&mut chunk.into_values(&self.columns));
+            let mut more = chunk.into_values(&self.columns);
+            match rows.is_empty() {
+                true => rows = more,
+                false => rows.append(&mut more),
+            }
         }
         Ok(rows)
     }

@@ -113,7 +113,7 @@ pub(super) fn program(
         limit: program.limit,
         outputs,
         body,
-        states: Pool::new(state),
+        states: Pool::new(Box::new(state)),
     })
 }
 

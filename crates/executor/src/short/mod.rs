@@ -58,7 +58,7 @@ pub struct ShortProgram {
     limit: Option<Limit>,
     outputs: Vec<Output>,
     body: Body,
-    states: Pool<State>,
+    states: Pool<Box<State>>,
 }
 
 /// What is done with a row.
@@ -271,14 +271,16 @@ fn with_parameters<T>(
         true => parameters.iter().zip(representations).map(vector).collect(),
         false => Vec::new(),
     };
-    let parameter = |(number, representation): (usize, &Option<Representation>)| match representation {
-        // A parameter that the plan does not use has no type.
-        None => Datum::Null,
-        Some(_) => match arrays.get(number) {
-            Some(Some(vector)) => vector.datum(0),
-            _ => datum(&parameters[number]).expect("arrays have been made vectors"),
-        },
-    };
-    let datums: Datums<'_> = representations.iter().enumerate().map(parameter).collect();
+    let mut datums = Datums::new();
+    for (number, (value, representation)) in parameters.iter().zip(representations).enumerate() {
+        datums.push(match representation {
+            // A parameter that the plan does not use has no type.
+            None => Datum::Null,
+            Some(_) => match arrays.get(number) {
+                Some(Some(vector)) => vector.datum(0),
+                _ => datum(value).expect("arrays have been made vectors"),
+            },
+        });
+    }
     call(&datums)
 }

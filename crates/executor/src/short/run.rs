@@ -10,9 +10,9 @@ use crate::expression::CellScope;
 use crate::source::Request;
 use crate::stages::more_than_one_row;
 use crate::table::{as_stored, noted};
-use crate::write::Cells;
+use crate::write::StoredCells;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnSet, Result, RowId, Stored, Value};
+use firn_base::{Cell, ColumnSet, Result, RowId, Value};
 use firn_plan::operator::JoinKind;
 use firn_storage::{Index, KeyBuffer, Restriction};
 use firn_txn::{Guard, Transaction};
@@ -342,7 +342,7 @@ impl<'r, 'g> Run<'r, 'g> {
     ) -> Result<Encoded> {
         let State { expressions, registers, .. } = state;
         let row = RowView { places: &self.program.places, cells: &self.cells, registers };
-        let mut stored: SmallVec<[Stored<'_>; 4]> = SmallVec::new();
+        let mut stored = StoredCells::default();
         // Each expression keeps its result, so all that are used are borrowed at once: their numbers rise.
         let (mut rest, mut first) = (&mut expressions[..], 0);
         let mut evaluate = |number: usize| {
@@ -370,8 +370,7 @@ impl<'r, 'g> Run<'r, 'g> {
                 None => return Ok(Encoded::NoBound),
             }
         }
-        let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
-        lookup.index.encode(&cells, key);
+        stored.with(|cells| lookup.index.encode(cells, key));
         Ok(Encoded::Key)
     }
 
