@@ -533,7 +533,7 @@ impl Connection {
                 Ok(QueryOutput::Stream(stream)) => {
                     let reading = Reading::new(transaction, self.synchronous_commit, &self.services);
                     let drawing = Drawing::new(&self.activity, State::Idle);
-                    let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
+                    let rows = Rows::own(columns(), "SELECT", *stream, reading, alarm, drawing);
                     Ok(Ran::Outcome(Outcome::Rows(rows)))
                 }
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
@@ -553,7 +553,7 @@ impl Connection {
             QueryOutput::Stream(stream) => {
                 let failure = self.stream_failure.clone();
                 let drawing = Drawing::new(&self.activity, State::InBlock);
-                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
+                let (rows, shared) = Rows::shared(columns(), "SELECT", *stream, alarm, failure, drawing);
                 self.streams.add(shared);
                 Ok(Ran::Outcome(Outcome::Rows(rows)))
             }

@@ -369,7 +369,7 @@ impl Rows {
     pub(crate) fn changed(columns: Arc<[Column]>, verb: &'static str, changed: Changed) -> Rows {
         let source = match changed.rows {
             ChangedRows::Values(values) => Source::Values(values),
-            ChangedRows::Kept(stream) => Source::Finished(Box::new(Some(stream))),
+            ChangedRows::Kept(stream) => Source::Finished(Box::new(Some(*stream))),
         };
         Rows { columns, verb, rows: 0, tag_rows: changed.count, is_binary: false, source }
     }

@@ -185,6 +185,14 @@ impl CellExpression {
         self.representation
     }
 
+    /// The number of the parameter that it is, if it is one.
+    pub fn as_parameter(&self) -> Option<usize> {
+        match self.node {
+            CellNode::Parameter(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Its value for a row.
     #[inline]
     pub fn evaluate<'s>(

@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use super::sink::{keep, row_id};
-use super::{Done, RowView, ShortProgram, State};
+use super::{Done, ShortProgram, State};
 use crate::effects::State as Effects;
 use crate::expression::{CellScope, datum_of_cell};
 use crate::stages::{LockedRows, lock_row_of};
@@ -83,7 +83,7 @@ impl Change {
     /// Keeps what is to be done with a row that has come.
     pub fn collect(&self, run: &Run<'_, '_>, state: &mut State) -> Result<()> {
         let State { expressions, registers, assigned, assigned_now, ids, .. } = state;
-        let row = RowView { places: &run.program.places, cells: &run.cells, registers };
+        let row = run.row(registers);
         for (number, representation) in &self.values {
             let value = expressions[*number].evaluate(run.scope, &row)?;
             keep(assigned, assigned_now, fitted_value(value, *representation)?);
@@ -134,6 +134,13 @@ impl NewValues<'_> {
             None => self.generated.get(place - self.assigned.len()).map_or(Datum::Null, Slot::get),
         }
     }
+
+    fn is_null(&self, place: usize) -> bool {
+        match self.assigned.get(place) {
+            Some(slot) => slot.is_null(),
+            None => self.generated.get(place - self.assigned.len()).is_none_or(Slot::is_null),
+        }
+    }
 }
 
 /// A row to insert.
@@ -145,6 +152,10 @@ struct NewRow<'a> {
 impl RowData for NewRow<'_> {
     fn get(&self, column: ColumnId) -> Option<Datum<'_>> {
         Some(self.places[column.index()].map_or(Datum::Null, |place| self.values.get(place)))
+    }
+
+    fn is_null(&self, column: ColumnId) -> bool {
+        self.places[column.index()].is_none_or(|place| self.values.is_null(place))
     }
 }
 
@@ -282,10 +293,10 @@ impl ShortProgram {
             }
             for (expression, register) in &change.returning {
                 let (before, rest) = registers.split_at_mut(*register);
-                let row = RowView { places: &self.places, cells: &[], registers: before };
+                let row = self.row_without_cells(before, scope);
                 rest[0].set(expressions[*expression].evaluate(scope, &row)?);
             }
-            let row = RowView { places: &self.places, cells: &[], registers };
+            let row = self.row_without_cells(registers, scope);
             output.extend(self.outputs.iter().map(|output| row.value(*output)));
         }
         Ok(count)

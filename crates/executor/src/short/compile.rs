@@ -295,10 +295,13 @@ impl<'p> Compile<'p> {
 
     /// As [`Compile::expression`], of which values lie as those of the type do in general.
     fn general(&mut self, scalar: &Scalar) -> Option<usize> {
-        self.has_columns(scalar).then_some(())?;
-        let expression = self.scalars.general(scalar, &self.layout).ok()?;
-        let expression = CellExpression::of(&expression)?;
+        let expression = self.general_expression(scalar)?;
         Some(self.add(expression))
+    }
+
+    fn general_expression(&self, scalar: &Scalar) -> Option<CellExpression> {
+        self.has_columns(scalar).then_some(())?;
+        CellExpression::of(&self.scalars.general(scalar, &self.layout).ok()?)
     }
 
     fn conditions(&mut self, conditions: &[&Scalar]) -> Option<usize> {
@@ -320,6 +323,9 @@ impl<'p> Compile<'p> {
 
     fn values(&mut self, columns: &[Column], rows: &[Vec<Scalar>]) -> Option<()> {
         (rows.len() <= MOST_VALUES).then_some(())?;
+        if let [row] = rows {
+            return self.one_row(columns, row);
+        }
         let rows = rows
             .iter()
             .map(|row| row.iter().map(|scalar| self.general(scalar)).collect::<Option<Vec<usize>>>())
@@ -330,6 +336,27 @@ impl<'p> Compile<'p> {
             self.register(*column, representation);
         }
         self.program.steps.push(Step::Values { rows, first });
+        Some(())
+    }
+
+    /// One row of VALUES. Its parameters are read where they are.
+    fn one_row(&mut self, columns: &[Column], row: &[Scalar]) -> Option<()> {
+        let expressions =
+            row.iter().map(|scalar| self.general_expression(scalar)).collect::<Option<Vec<_>>>()?;
+        let mut computed = Vec::new();
+        for (column, expression) in columns.iter().zip(expressions) {
+            let representation = representation_of(self.plan.columns[*column].ty);
+            match expression.as_parameter() {
+                Some(number) => {
+                    self.layout.push(*column, representation);
+                    self.program.places.push(Place::Parameter(number));
+                }
+                None => computed.push((self.add(expression), self.register(*column, representation))),
+            }
+        }
+        if !computed.is_empty() {
+            self.program.steps.push(Step::Map(computed));
+        }
         Some(())
     }
 

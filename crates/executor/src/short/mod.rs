@@ -63,7 +63,7 @@ pub struct ShortProgram {
 
 /// What is done with a row.
 enum Step {
-    /// Each of these rows in turn: expressions, and the register of the first one.
+    /// Each of several rows in turn: expressions, and the register of the first one.
     Values { rows: Vec<Vec<usize>>, first: usize },
     /// A look-up, by its number.
     Look(usize),
@@ -80,6 +80,8 @@ enum Place {
     Cell { at: usize, stored: Representation, general: Representation },
     /// In a register.
     Register(usize),
+    /// It is that of a parameter.
+    Parameter(usize),
 }
 
 /// Aggregates over all rows that have come through the steps before.
@@ -163,6 +165,7 @@ struct RowView<'r> {
     places: &'r [Place],
     cells: &'r [Cell<'r>],
     registers: &'r [Slot],
+    parameters: &'r [Datum<'r>],
 }
 
 impl Row for RowView<'_> {
@@ -171,6 +174,7 @@ impl Row for RowView<'_> {
         match self.places[place] {
             Place::Cell { at, stored, general } => datum_of_cell(&self.cells[at], stored, general),
             Place::Register(register) => self.registers[register].get(),
+            Place::Parameter(number) => self.parameters[number],
         }
     }
 }
@@ -185,6 +189,7 @@ impl RowView<'_> {
                 value(datum_of_cell(&self.cells[at], stored, general), general)
             }
             Place::Register(register) => value(self.registers[register].get(), output.representation),
+            Place::Parameter(number) => value(self.parameters[number], output.representation),
         }
     }
 }
@@ -198,6 +203,11 @@ impl ShortProgram {
         targets: Option<&TargetSet>,
     ) -> Option<ShortProgram> {
         compile::program(plan, registry, sources, targets)
+    }
+
+    /// A row of registers and parameters.
+    fn row_without_cells<'r>(&'r self, registers: &'r [Slot], scope: CellScope<'r>) -> RowView<'r> {
+        RowView { places: &self.places, cells: &[], registers, parameters: scope.parameters }
     }
 
     /// The indexes that it reads by: the oid of the table, and that of the index, in the order of the plan.

@@ -83,6 +83,13 @@ impl<'r, 'g> Run<'r, 'g> {
         Run { program, transaction, parameters, scope, guard, cells, until, budget: MOST_ROWS, noted }
     }
 
+    /// The row as it is by now.
+    #[inline]
+    pub fn row<'a>(&'a self, registers: &'a [Slot]) -> RowView<'a> {
+        let parameters = self.scope.parameters;
+        RowView { places: &self.program.places, cells: &self.cells, registers, parameters }
+    }
+
     /// Runs a step, and those behind it for each row.
     pub fn step(&mut self, at: usize, state: &mut State, sink: &mut Sink<'_>) -> Result<End> {
         if at == self.until {
@@ -91,7 +98,7 @@ impl<'r, 'g> Run<'r, 'g> {
         match &self.program.steps[at] {
             Step::Filter(number) => {
                 let State { conditions, registers, .. } = &mut *state;
-                let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+                let row = self.row(registers);
                 match conditions[*number].hold(self.scope, &row)? {
                     true => self.step(at + 1, state, sink),
                     false => Ok(End::Through),
@@ -139,7 +146,7 @@ impl<'r, 'g> Run<'r, 'g> {
     /// Evaluates an expression into a register, of which it reads only those before.
     fn set(&self, state: &mut State, expression: usize, register: usize) -> Result<()> {
         let (before, rest) = state.registers.split_at_mut(register);
-        let row = RowView { places: &self.program.places, cells: &self.cells, registers: before };
+        let row = self.row(before);
         rest[0].set(state.expressions[expression].evaluate(self.scope, &row)?);
         Ok(())
     }
@@ -316,7 +323,7 @@ impl<'r, 'g> Run<'r, 'g> {
         let State { conditions: all, registers, .. } = &mut *state;
         let conditions = &mut all[conditions];
         if !conditions.is_empty() {
-            let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+            let row = self.row(registers);
             if !conditions.hold(self.scope, &row)? {
                 return Ok(End::Through);
             }
@@ -341,7 +348,7 @@ impl<'r, 'g> Run<'r, 'g> {
         key: &mut KeyBuffer,
     ) -> Result<Encoded> {
         let State { expressions, registers, .. } = state;
-        let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+        let row = self.row(registers);
         let mut stored = StoredCells::default();
         // Each expression keeps its result, so all that are used are borrowed at once: their numbers rise.
         let (mut rest, mut first) = (&mut expressions[..], 0);
@@ -380,7 +387,7 @@ impl<'r, 'g> Run<'r, 'g> {
         let mut listed: Vec<Slot> = Vec::new();
         {
             let State { expressions, registers, .. } = &mut *state;
-            let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+            let row = self.row(registers);
             let mut add = |value: Datum<'_>| {
                 let mut slot = Slot::new();
                 slot.set(value);

@@ -82,6 +82,11 @@ pub trait RowData {
     fn datum(&self, column: ColumnId) -> Datum<'_> {
         self.get(column).unwrap_or_else(|| panic!("{column:?} has been read"))
     }
+
+    /// Whether a column that was asked for is NULL.
+    fn is_null(&self, column: ColumnId) -> bool {
+        self.datum(column).is_null()
+    }
 }
 
 /// A row of vectors.

@@ -129,7 +129,7 @@ impl<'a> Writer<'a> {
         context: &Context<'_>,
     ) -> Option<Violation> {
         let table = self.set.target(target);
-        let is_violated = |id: &ColumnId| table.columns[id.index()].not_null && row.datum(*id).is_null();
+        let is_violated = |id: &ColumnId| table.columns[id.index()].not_null && row.is_null(*id);
         let null = match given {
             Some(given) => given.iter().copied().filter(is_violated).min(),
             None => (0..table.width()).map(|number| ColumnId(number as u16)).find(is_violated),

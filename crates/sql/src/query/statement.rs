@@ -29,8 +29,8 @@ use std::time::Duration;
 pub enum QueryOutput {
     /// The number of rows of the whole result, whose values have been appended to those of the caller.
     Values(usize),
-    /// Rows that are computed while they are read.
-    Stream(Stream),
+    /// Rows that are computed while they are read. Boxed, like other results that short statements do not have but move.
+    Stream(Box<Stream>),
 }
 
 /// The result of a statement that changes or locks rows.
@@ -41,7 +41,7 @@ pub enum Execution {
         count: Option<u64>,
     },
     /// It has run as pipelines.
-    Pipelines(Executed),
+    Pipelines(Box<Executed>),
 }
 
 /// A prepared statement.
@@ -209,7 +209,7 @@ impl Prepared {
         let options = run_options(options);
         let executed =
             self.prepared.execute_pipelines(transaction, &others, parameters, surroundings, options)?;
-        Ok(Execution::Pipelines(executed))
+        Ok(Execution::Pipelines(Box::new(executed)))
     }
 
     /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`. Parameters may
@@ -234,7 +234,7 @@ impl Prepared {
         let surroundings = Arc::new(surroundings(transaction, facts, options));
         let options = run_options(options);
         let stream = self.prepared.start(transaction, &others, parameters, surroundings, options)?;
-        Ok(QueryOutput::Stream(stream))
+        Ok(QueryOutput::Stream(Box::new(stream)))
     }
 
     /// Starts it in a transaction, which must remain open as long as rows are read.
