@@ -400,7 +400,10 @@ impl Connection {
     fn report_statement(&mut self, statement: &Statement) {
         let text = &statement.prepared.text;
         let place = Arc::as_ptr(text).addr();
-        let is_new = self.reported_text.swap(place, Ordering::Relaxed) != place;
+        let is_new = self.reported_text.load(Ordering::Relaxed) != place;
+        if is_new {
+            self.reported_text.store(place, Ordering::Relaxed);
+        }
         self.activity.begin(self.in_block(), is_new.then(|| text.clone() as _));
     }
 

@@ -78,6 +78,7 @@ pub(super) fn row_id(row: &RowView<'_>, place: usize) -> Option<RowId> {
 }
 
 /// Keeps a value behind those of this execution, in a slot that an earlier one may have left.
+#[inline]
 pub(super) fn keep(slots: &mut Vec<Slot>, now: &mut usize, value: Datum<'_>) {
     if *now == slots.len() {
         slots.push(Slot::new());

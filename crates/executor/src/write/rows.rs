@@ -107,6 +107,7 @@ impl RowData for VectorRow<'_> {
 }
 
 /// What stores a value of a vector in a column with another representation of the same type. 22003 if the column cannot hold it.
+#[inline]
 pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<'v>> {
     let cell = match (datum, to) {
         (Datum::Null, _) => Cell::Null,
@@ -139,6 +140,7 @@ pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<
 }
 
 /// A value as a column of the table has it in vectors. 22003 if a column with one scale cannot hold a number.
+#[inline]
 pub(crate) fn fitted_value(datum: Datum<'_>, to: Representation) -> Result<Datum<'_>> {
     match (datum, to) {
         (Datum::Numeric(value), Representation::Decimal { precision, scale }) => {

@@ -120,11 +120,29 @@ impl<'a> Writer<'a> {
         first
     }
 
-    /// As [`Writer::first_violation`], of one row of a table whose CHECK conditions take single rows.
-    pub(crate) fn violation_of(
+    /// The error of a row that violates NOT NULL or a CHECK, of a table whose CHECK conditions take single rows. Of an update `given` are
+    /// the columns that it sets, and `id` is the row.
+    #[inline]
+    pub(crate) fn check<R: RowData>(
         &self,
         target: usize,
-        row: &dyn RowData,
+        row: &R,
+        id: Option<RowId>,
+        given: Option<&[ColumnId]>,
+        context: &Context<'_>,
+        guard: &Guard,
+    ) -> Result<()> {
+        match self.violation_of(target, row, given, context) {
+            None => Ok(()),
+            Some(violation) => Err(self.violation(target, violation, row, id, guard)),
+        }
+    }
+
+    /// As [`Writer::first_violation`], of one row.
+    fn violation_of<R: RowData>(
+        &self,
+        target: usize,
+        row: &R,
         given: Option<&[ColumnId]>,
         context: &Context<'_>,
     ) -> Option<Violation> {
@@ -209,7 +227,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Inserts a row that violates neither NOT NULL nor a CHECK; all columns are known.
-    pub(crate) fn insert(&mut self, target: usize, row: &dyn RowData, guard: &Guard) -> Result<RowId> {
+    pub(crate) fn insert<R: RowData>(&mut self, target: usize, row: &R, guard: &Guard) -> Result<RowId> {
         let set = self.set;
         let table = set.target(target);
         let mut stored_row = StoredCells::default();
@@ -268,13 +286,13 @@ impl<'a> Writer<'a> {
     /// Sets columns of a row to those of a row of vectors, which violates neither NOT NULL nor a CHECK. Of the old row the
     /// [columns that it must know](Target::columns_to_update) are given, and in `new` likewise.
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn update(
+    pub(crate) fn update<N: RowData, O: RowData>(
         &mut self,
         target: usize,
         id: RowId,
         set_columns: &[ColumnId],
-        new: &dyn RowData,
-        old: &dyn RowData,
+        new: &N,
+        old: &O,
         by_action: bool,
         guard: &Guard,
     ) -> Result<()> {
