@@ -115,7 +115,7 @@ fn is_represented_as(value: &Value, ty: Type) -> bool {
         | (Value::TimestampTz(_), Some(Representation::TimestampTz))
         | (Value::Interval(_), Some(Representation::Interval))
         | (Value::Uuid(_), Some(Representation::Uuid)) => true,
-        (Value::Number(_), Some(Representation::Numeric)) => ty.modifier < 0,
+        (Value::Numeric { .. } | Value::Number(_), Some(Representation::Numeric)) => ty.modifier < 0,
         (Value::Array(array), Some(Representation::List(_))) => {
             let element = ty.element().expect("a list has elements");
             array.elements().iter().all(|value| is_of(value, element))

@@ -285,11 +285,11 @@ impl Prepared {
         &self,
         transaction: &Transaction,
         parameters: &[Value],
-        surroundings: &Surroundings,
+        context: &Context<'_>,
         values: &mut Vec<Value>,
     ) -> Result<Option<usize>> {
         match (&self.short, &self.targets) {
-            (Some(short), None) => short.query(transaction, parameters, &surroundings.context(), values),
+            (Some(short), None) => short.query(transaction, parameters, context, values),
             _ => Ok(None),
         }
     }
@@ -300,13 +300,11 @@ impl Prepared {
         &self,
         transaction: &mut Transaction,
         parameters: &[Value],
-        surroundings: &Surroundings,
+        context: &Context<'_>,
         values: &mut Vec<Value>,
     ) -> Result<Option<Done>> {
         match (&self.short, &self.targets) {
-            (Some(short), Some(targets)) => {
-                short.execute(targets, transaction, parameters, &surroundings.context(), values)
-            }
+            (Some(short), Some(targets)) => short.execute(targets, transaction, parameters, context, values),
             _ => Ok(None),
         }
     }
@@ -380,7 +378,8 @@ impl Prepared {
         options: Options,
     ) -> Result<Executed> {
         let mut values = Vec::new();
-        if let Some(done) = self.execute_short(transaction, parameters, &surroundings, &mut values)? {
+        let context = surroundings.context();
+        if let Some(done) = self.execute_short(transaction, parameters, &context, &mut values)? {
             let rows = Stream::of_values(values, done.rows, self.columns.clone(), surroundings, options);
             return Ok(Executed { count: done.count, rows });
         }

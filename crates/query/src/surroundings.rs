@@ -4,15 +4,14 @@ use firn_base::sync::Arc;
 use firn_base::{Cancel, TextStyle};
 use firn_executor::Budget;
 use firn_vector::Context;
-use firn_vector::context::{Objects, Settings};
-use std::any::Any;
+use firn_vector::context::{Objects, Session, Settings, StatementTime};
 
 /// What the calls of one statement may ask of it.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// When the statement began: microseconds since 1970-01-01 UTC.
-    pub statement_time: i64,
-    /// When the transaction began.
+    /// When the statement began.
+    pub statement_time: StatementTime,
+    /// When the transaction began: microseconds since 1970-01-01 UTC.
     pub transaction_time: i64,
     /// How the session reads and writes values as text, with its time zone.
     pub style: TextStyle,
@@ -20,8 +19,8 @@ pub struct Surroundings {
     pub settings: Arc<dyn Settings + Send + Sync>,
     /// The names of objects.
     pub objects: Arc<dyn Objects + Send + Sync>,
-    /// What the functions of the session know how to use.
-    pub session: Arc<dyn Any + Send + Sync>,
+    /// The session.
+    pub session: Arc<dyn Session + Send + Sync>,
     /// Where memory is charged.
     pub budget: Arc<Budget>,
     /// Ends the statement.
@@ -32,7 +31,7 @@ impl Surroundings {
     /// As calls of functions get it.
     pub fn context(&self) -> Context<'_> {
         Context {
-            statement_time: self.statement_time,
+            statement_time: &self.statement_time,
             transaction_time: self.transaction_time,
             style: &self.style,
             settings: &*self.settings,

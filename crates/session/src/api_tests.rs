@@ -262,3 +262,24 @@ fn a_handle_is_used_from_any_thread() {
     is_send::<CopyIn>();
     is_shared::<Arc<Error>>();
 }
+
+/// A number with more digits after the point than the column has is compared as it is, through an index and by a scan.
+#[test]
+fn a_numeric_parameter_may_come_with_one_scale() {
+    let mut connection = Database::memory().unwrap().connect();
+    connection.execute("CREATE TABLE goods (price numeric(6,2), weight numeric(6,2))").unwrap();
+    connection.execute("CREATE INDEX ON goods (price)").unwrap();
+    connection.execute("INSERT INTO goods SELECT p, p FROM (VALUES (5.00), (5.01), (5.02)) v (p)").unwrap();
+    let numeric = |unscaled, scale| [Value::Numeric { unscaled, scale }];
+    let text = connection.query_values("SELECT $1::numeric::text", &numeric(500, 2)[..]).unwrap();
+    assert_eq!(text, [[Value::Text("5.00".to_owned())]]);
+    for column in ["price", "weight"] {
+        for (operator, unscaled, scale, expected) in
+            [("<", 5_005, 3, 1), (">", 5_005, 3, 2), ("=", 5_010, 3, 1), ("=", 5_005, 3, 0), ("<=", 51, 1, 3)]
+        {
+            let query = format!("SELECT count(*) FROM goods WHERE {column} {operator} $1");
+            let count = connection.query_values(&query, &numeric(unscaled, scale)[..]).unwrap();
+            assert_eq!(count, [[Value::BigInt(expected)]], "{query} with {unscaled} at {scale}");
+        }
+    }
+}

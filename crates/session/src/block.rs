@@ -97,7 +97,7 @@ impl Block {
     }
 
     /// Takes the transaction out for a statement to work in.
-    pub fn take_transaction(&mut self) -> Option<Transaction> {
+    pub fn take_transaction(&mut self) -> Option<Box<Transaction>> {
         self.open()?.place.take()
     }
 
@@ -143,7 +143,7 @@ impl Block {
     }
 
     /// Puts it back.
-    pub fn put_transaction(&mut self, transaction: Transaction) {
+    pub fn put_transaction(&mut self, transaction: Box<Transaction>) {
         match self.open() {
             Some(open) => open.place.put(transaction),
             None => transaction.rollback(),
@@ -430,7 +430,7 @@ impl Connection {
         self.options.now = clock::wall_clock_micros();
         self.stream_failure.begin_block();
         self.block = Block::Open(Box::new(Open {
-            place: Place::Here(transaction),
+            place: Place::Here(Box::new(transaction)),
             savepoints: Vec::new(),
             read_only,
             isolation,

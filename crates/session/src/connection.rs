@@ -400,7 +400,10 @@ impl Connection {
     fn report_statement(&mut self, statement: &Statement) {
         let text = &statement.prepared.text;
         let place = Arc::as_ptr(text).addr();
-        let is_new = self.reported_text.swap(place, Ordering::Relaxed) != place;
+        let is_new = self.reported_text.load(Ordering::Relaxed) != place;
+        if is_new {
+            self.reported_text.store(place, Ordering::Relaxed);
+        }
         self.activity.begin(self.in_block(), is_new.then(|| text.clone() as _));
     }
 
@@ -533,7 +536,7 @@ impl Connection {
                 Ok(QueryOutput::Stream(stream)) => {
                     let reading = Reading::new(transaction, self.synchronous_commit, &self.services);
                     let drawing = Drawing::new(&self.activity, State::Idle);
-                    let rows = Rows::own(columns(), "SELECT", stream, reading, alarm, drawing);
+                    let rows = Rows::own(columns(), "SELECT", *stream, reading, alarm, drawing);
                     Ok(Ran::Outcome(Outcome::Rows(rows)))
                 }
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
@@ -553,7 +556,7 @@ impl Connection {
             QueryOutput::Stream(stream) => {
                 let failure = self.stream_failure.clone();
                 let drawing = Drawing::new(&self.activity, State::InBlock);
-                let (rows, shared) = Rows::shared(columns(), "SELECT", stream, alarm, failure, drawing);
+                let (rows, shared) = Rows::shared(columns(), "SELECT", *stream, alarm, failure, drawing);
                 self.streams.add(shared);
                 Ok(Ran::Outcome(Outcome::Rows(rows)))
             }

@@ -35,9 +35,9 @@ enum HomeState {
     #[default]
     Away,
     /// The transaction is back.
-    Returned(Transaction),
+    Returned(Box<Transaction>),
     /// The COPY has failed; there is a transaction if ROLLBACK TO can continue with it.
-    Failed(Option<Transaction>),
+    Failed(Option<Box<Transaction>>),
     /// The connection has taken the transaction back, or no longer needs it: a COPY that returns one later rolls it back.
     Left,
 }
@@ -45,9 +45,9 @@ enum HomeState {
 /// What has become of a lent transaction.
 pub(crate) enum Recalled {
     /// The COPY has ended.
-    Done(Transaction),
+    Done(Box<Transaction>),
     /// The COPY has failed; there is a transaction if ROLLBACK TO can continue with it.
-    Failed(Option<Transaction>),
+    Failed(Option<Box<Transaction>>),
     /// The COPY has not ended.
     UnderWay,
 }
@@ -95,7 +95,7 @@ pub struct CopyIn {
     copy: Option<CopyFrom>,
     columns: usize,
     format: CopyFormat,
-    transaction: Option<Transaction>,
+    transaction: Option<Box<Transaction>>,
     options: RunOptions,
     facts: Arc<SessionFacts>,
     end: End,
@@ -573,7 +573,7 @@ impl Connection {
             })));
         }
         self.services.set_read_only(false);
-        let mut transaction = self.begin_transaction(self.default_isolation)?;
+        let mut transaction = Box::new(self.begin_transaction(self.default_isolation)?);
         let from = self.make_copy_from(&mut transaction, parsed, copy);
         let from = from.map_err(|error| timed_out(error, alarm.as_ref()))?;
         self.activity.show_copy(from.progress());

@@ -18,13 +18,9 @@ use firn_base::{Error, SqlState};
 use firn_txn::Transaction;
 
 /// See the module.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a block is boxed already, and each statement takes the transaction out and puts it back"
-)]
 pub(crate) enum Place {
-    /// Here, between two statements.
-    Here(Transaction),
+    /// Here, between two statements. Boxed, since each statement that writes takes it out and puts it back.
+    Here(Box<Transaction>),
     /// A statement of the connection works in it.
     InUse,
     /// A COPY from the client works in it while the connection is idle.
@@ -96,7 +92,7 @@ impl Place {
     }
 
     /// Takes the transaction out for a statement to work in; `None` if it is not here.
-    pub fn take(&mut self) -> Option<Transaction> {
+    pub fn take(&mut self) -> Option<Box<Transaction>> {
         match std::mem::replace(self, Place::InUse) {
             Place::Here(transaction) => Some(transaction),
             elsewhere => {
@@ -107,7 +103,7 @@ impl Place {
     }
 
     /// Puts back what a statement has worked in.
-    pub fn put(&mut self, transaction: Transaction) {
+    pub fn put(&mut self, transaction: Box<Transaction>) {
         match self {
             Place::InUse => *self = Place::Here(transaction),
             _ => transaction.rollback(),
@@ -174,7 +170,7 @@ impl Place {
     }
 
     /// The transaction, for the end of its block.
-    pub fn into_transaction(self) -> Option<Transaction> {
+    pub fn into_transaction(self) -> Option<Box<Transaction>> {
         match self {
             Place::Here(transaction) => Some(transaction),
             _ => None,
@@ -192,8 +188,8 @@ mod tests {
     /// What can happen to a place.
     type Event = (&'static str, fn(&mut Place, &Database));
 
-    fn begin(database: &Database) -> Transaction {
-        database.engine().try_begin(Isolation::Snapshot).unwrap()
+    fn begin(database: &Database) -> Box<Transaction> {
+        Box::new(database.engine().try_begin(Isolation::Snapshot).unwrap())
     }
 
     fn lay(at_rest: AtRest, database: &Database) -> Resting {

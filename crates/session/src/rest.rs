@@ -27,7 +27,7 @@ pub(crate) struct Rest {
 
 /// What a block releases when it ends without its connection.
 pub(crate) struct AtRest {
-    pub transaction: Transaction,
+    pub transaction: Box<Transaction>,
     /// Plans that only it can use.
     pub own_plans: PlanCache,
 }

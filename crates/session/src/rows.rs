@@ -369,7 +369,7 @@ impl Rows {
     pub(crate) fn changed(columns: Arc<[Column]>, verb: &'static str, changed: Changed) -> Rows {
         let source = match changed.rows {
             ChangedRows::Values(values) => Source::Values(values),
-            ChangedRows::Kept(stream) => Source::Finished(Box::new(Some(stream))),
+            ChangedRows::Kept(stream) => Source::Finished(Box::new(Some(*stream))),
         };
         Rows { columns, verb, rows: 0, tag_rows: changed.count, is_binary: false, source }
     }
@@ -494,7 +494,11 @@ impl Rows {
     pub fn into_values(mut self) -> Result<Vec<Vec<Value>>> {
         let mut rows = Vec::new();
         while let Some(chunk) = self.next_chunk()? {
-            rows.append(&mut chunk.into_values(&self.columns));
+            let mut more = chunk.into_values(&self.columns);
+            match rows.is_empty() {
+                true => rows = more,
+                false => rows.append(&mut more),
+            }
         }
         Ok(rows)
     }

@@ -13,7 +13,7 @@ use firn_base::sync::{Arc, AtomicU64, Ordering};
 use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_executor::Measures;
 use firn_plan::operator::LockStrength;
-use firn_query::Stream;
+use firn_query::{Executed, Stream};
 use firn_syntax::tree::{Execute, Statement};
 use firn_txn::Transaction;
 use firn_txn::dependencies::CatalogLookup;
@@ -85,7 +85,7 @@ pub enum ChangedRows {
     /// The values of a short statement, row by row.
     Values(Vec<Value>),
     /// Those that its pipelines have kept.
-    Kept(Stream),
+    Kept(Box<Stream>),
 }
 
 impl Plan {
@@ -210,7 +210,8 @@ impl Plan {
         match self.prepared.change(transaction, &self.facts, parameters, options, &mut values)? {
             Execution::Short { count } => Ok(Changed { count, rows: ChangedRows::Values(values) }),
             Execution::Pipelines(executed) => {
-                Ok(Changed { count: executed.count, rows: ChangedRows::Kept(executed.rows.without_cancel()) })
+                let Executed { count, rows } = *executed;
+                Ok(Changed { count, rows: ChangedRows::Kept(Box::new(rows.without_cancel())) })
             }
         }
     }

@@ -62,6 +62,8 @@ impl RowChunk {
     /// Its rows as values, a vector each.
     pub fn into_values(self, columns: &[Column]) -> Vec<Vec<Value>> {
         match self {
+            // The result of a look-up by a key.
+            RowChunk::Values(values) if !values.is_empty() && values.len() == columns.len() => vec![values],
             RowChunk::Values(values) => {
                 let mut values = values.into_iter();
                 let mut rows = Vec::new();

@@ -228,16 +228,16 @@ struct Scan {
 
 /// A position in the log.
 #[derive(Debug)]
-pub(crate) struct ReadMark(SmallVec<[TableMark; 4]>);
+pub(crate) struct ReadMark(SmallVec<[TableMark; 8]>);
 
 /// A position in the reads of one table.
 #[derive(Clone, Copy, Debug)]
 struct TableMark {
-    rows: usize,
+    rows: u32,
     rows_widened: u32,
-    key_ranges: usize,
+    key_ranges: u32,
     keys_widened: u32,
-    scans: usize,
+    scans: u32,
 }
 
 impl PredicateLog {
@@ -546,11 +546,11 @@ impl TableReads {
 
     fn mark(&self) -> TableMark {
         TableMark {
-            rows: self.rows.len(),
+            rows: self.rows.len() as u32,
             rows_widened: self.rows_widened,
-            key_ranges: self.key_ranges.len(),
+            key_ranges: self.key_ranges.len() as u32,
             keys_widened: self.keys_widened,
-            scans: self.scans.len(),
+            scans: self.scans.len() as u32,
         }
     }
 
@@ -558,14 +558,14 @@ impl TableReads {
     /// the columns of a scan that was noted before the mark.
     fn truncate(&mut self, mark: TableMark) {
         if self.rows_widened == mark.rows_widened {
-            self.is_sorted &= mark.rows >= self.rows.len();
-            self.rows.truncate(mark.rows);
+            self.is_sorted &= mark.rows as usize >= self.rows.len();
+            self.rows.truncate(mark.rows as usize);
         }
         if self.keys_widened == mark.keys_widened {
-            self.key_ranges.truncate(mark.key_ranges);
+            self.key_ranges.truncate(mark.key_ranges as usize);
             self.hulls_are_known = false;
         }
-        self.scans.truncate(mark.scans);
+        self.scans.truncate(mark.scans as usize);
     }
 
     fn clear(&mut self) {

@@ -185,6 +185,14 @@ impl CellExpression {
         self.representation
     }
 
+    /// The number of the parameter that it is, if it is one.
+    pub fn as_parameter(&self) -> Option<usize> {
+        match self.node {
+            CellNode::Parameter(number) => Some(number),
+            _ => None,
+        }
+    }
+
     /// Its value for a row.
     #[inline]
     pub fn evaluate<'s>(
@@ -196,7 +204,22 @@ impl CellExpression {
     }
 
     /// `case`: the operand of the CASE around.
+    #[inline]
     fn within<'s, R: Row + ?Sized>(
+        &'s mut self,
+        scope: CellScope<'s>,
+        row: &'s R,
+        case: Option<Datum<'s>>,
+    ) -> Result<Datum<'s>> {
+        // Most expressions, and most arguments, are one of these.
+        match &self.node {
+            CellNode::Column(place) => Ok(row.datum(*place)),
+            CellNode::Parameter(number) => Ok(scope.parameters[*number]),
+            _ => self.computed(scope, row, case),
+        }
+    }
+
+    fn computed<'s, R: Row + ?Sized>(
         &'s mut self,
         scope: CellScope<'s>,
         row: &'s R,

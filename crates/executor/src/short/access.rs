@@ -1,8 +1,9 @@
 //! Which index finds the rows of a scan, and by which conditions.
 //!
 //! An index fits as far as conditions equate its first columns with values that do not depend on the row; one of them may list
-//! values. Behind them one column may have bounds. A condition that the key wholly decides is not asked again. The best index is that
-//! with all of a unique key, then that with the longest key; an order that it keeps decides between equals.
+//! values. Behind them one column may have bounds. A condition that the key wholly decides is not asked again, nor is one that is a bound
+//! of a column without NULLs, which come behind all values. The best index is that with all of a unique key, then that with the longest
+//! key; an order that it keeps decides between equals.
 
 use crate::table::TableSource;
 use firn_base::sync::Arc;
@@ -29,11 +30,15 @@ pub(super) struct Lookup {
     pub key: Vec<KeyPart>,
     /// Bounds of the column behind the key.
     pub bounds: Vec<KeyBound>,
-    /// Whether the key is all of a unique one, and every condition is decided by it.
+    /// Whether the key is all of a unique one.
     pub is_point: bool,
+    /// Whether the key decides every condition.
+    pub is_decided: bool,
     pub reverse: bool,
     /// What else must hold of the rows, by number.
     pub conditions: usize,
+    /// The same, with the conditions that bounds decide.
+    pub with_bounds: usize,
     /// What is done with the row that is at hand.
     pub kind: JoinKind,
     pub noted: Noted,
@@ -94,15 +99,26 @@ pub(super) enum Wanted<'p> {
     Element(&'p Scalar),
 }
 
+/// A bound of a column.
+#[derive(Clone, Copy)]
+pub(super) struct WantedBound<'p> {
+    pub value: &'p Scalar,
+    /// Whether it is the lower one, in the order of the index.
+    pub is_low: bool,
+    pub is_included: bool,
+}
+
 /// A way to the rows.
 pub(super) struct Access<'p> {
     pub index: Arc<Index>,
     pub key: Vec<Wanted<'p>>,
-    /// Bounds of the column behind the key: whether it is the lower one in the order of the index, whether it is included.
-    pub bounds: Vec<(&'p Scalar, bool, bool)>,
+    /// Bounds of the column behind the key.
+    pub bounds: Vec<WantedBound<'p>>,
     pub is_unique: bool,
     /// The conditions that the key decides.
     pub decided: Vec<usize>,
+    /// The conditions that the bounds decide, if a key can be made of each bound.
+    pub bounded: Vec<usize>,
     /// Whether rows come in the order that was asked for, and whether that is against the order of the index.
     pub order: Option<bool>,
 }
@@ -203,24 +219,27 @@ fn way<'p>(
         key.push(candidate.value);
         decided.push(candidate.condition);
     }
-    let mut bounds = Vec::new();
+    let (mut bounds, mut bounded) = (Vec::<WantedBound<'_>>::new(), Vec::new());
     if let Some(part) = parts.get(key.len()).filter(|_| !has_list) {
         for candidate in of(part.column) {
             let Wanted::One(value) = candidate.value else { continue };
             let is_above = matches!(candidate.strategy, Strategy::Greater | Strategy::GreaterOrEqual);
             let is_low = is_above != part.descending;
             // One on either side.
-            if bounds.iter().all(|(_, other, _)| *other != is_low) {
+            if bounds.iter().all(|other| other.is_low != is_low) {
                 let is_included =
                     matches!(candidate.strategy, Strategy::GreaterOrEqual | Strategy::LessOrEqual);
-                bounds.push((value, is_low, is_included));
+                bounds.push(WantedBound { value, is_low, is_included });
+                if source.definition().columns[part.column.index()].not_null {
+                    bounded.push(candidate.condition);
+                }
             }
         }
     }
     let order = if has_list { None } else { kept_order(source, scan, &index, key.len(), order) };
     let leads = !key.is_empty() || !bounds.is_empty() || takes_first && order.is_some();
     let is_unique = index.spec().unique;
-    leads.then_some(Access { is_unique, key, bounds, decided, order, index })
+    leads.then_some(Access { is_unique, key, bounds, decided, bounded, order, index })
 }
 
 /// Whether an index has rows under a key of so many columns in an order, and whether against its own.

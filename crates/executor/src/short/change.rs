@@ -2,7 +2,7 @@
 
 use super::run::Run;
 use super::sink::{keep, row_id};
-use super::{Done, RowView, ShortProgram, State};
+use super::{Done, ShortProgram, State};
 use crate::effects::State as Effects;
 use crate::expression::{CellScope, datum_of_cell};
 use crate::stages::{LockedRows, lock_row_of};
@@ -83,7 +83,7 @@ impl Change {
     /// Keeps what is to be done with a row that has come.
     pub fn collect(&self, run: &Run<'_, '_>, state: &mut State) -> Result<()> {
         let State { expressions, registers, assigned, assigned_now, ids, .. } = state;
-        let row = RowView { places: &run.program.places, cells: &run.cells, registers };
+        let row = run.row(registers);
         for (number, representation) in &self.values {
             let value = expressions[*number].evaluate(run.scope, &row)?;
             keep(assigned, assigned_now, fitted_value(value, *representation)?);
@@ -128,10 +128,18 @@ struct NewValues<'a> {
 }
 
 impl NewValues<'_> {
+    #[inline]
     fn get(&self, place: usize) -> Datum<'_> {
         match self.assigned.get(place) {
             Some(slot) => slot.get(),
             None => self.generated.get(place - self.assigned.len()).map_or(Datum::Null, Slot::get),
+        }
+    }
+
+    fn is_null(&self, place: usize) -> bool {
+        match self.assigned.get(place) {
+            Some(slot) => slot.is_null(),
+            None => self.generated.get(place - self.assigned.len()).is_none_or(Slot::is_null),
         }
     }
 }
@@ -144,7 +152,19 @@ struct NewRow<'a> {
 
 impl RowData for NewRow<'_> {
     fn get(&self, column: ColumnId) -> Option<Datum<'_>> {
-        Some(self.places[column.index()].map_or(Datum::Null, |place| self.values.get(place)))
+        Some(self.datum(column))
+    }
+
+    #[inline]
+    fn datum(&self, column: ColumnId) -> Datum<'_> {
+        match self.places[column.index()] {
+            Some(place) => self.values.get(place),
+            None => Datum::Null,
+        }
+    }
+
+    fn is_null(&self, column: ColumnId) -> bool {
+        self.places[column.index()].is_none_or(|place| self.values.is_null(place))
     }
 }
 
@@ -174,6 +194,14 @@ impl RowData for UpdatedRow<'_, '_> {
         match self.columns.iter().position(|known| *known == column) {
             Some(place) => Some(self.values.get(place)),
             None => self.old.get(column),
+        }
+    }
+
+    #[inline]
+    fn datum(&self, column: ColumnId) -> Datum<'_> {
+        match self.columns.iter().position(|known| *known == column) {
+            Some(place) => self.values.get(place),
+            None => self.old.datum(column),
         }
     }
 }
@@ -248,33 +276,29 @@ impl ShortProgram {
             }
             change.generate(scope.context, &old, assigned, generated)?;
             let values = NewValues { assigned, generated };
-            let inserted;
-            let updated;
-            let new: Option<&dyn RowData> = match &change.kind {
-                ChangeKind::Insert(places) => {
+            let (inserted, updated);
+            let new: Option<&dyn RowData> = match (&change.kind, id) {
+                (ChangeKind::Insert(places), _) => {
                     inserted = NewRow { values, places };
+                    writer.check(change.target, &inserted, id, None, scope.context, &guard)?;
+                    writer.insert(change.target, &inserted, &guard)?;
                     Some(&inserted)
                 }
-                ChangeKind::Update(_) => {
-                    updated = UpdatedRow { old: &old, columns: &change.columns, values };
+                (ChangeKind::Update(_), Some(id)) => {
+                    let columns = &change.columns[..];
+                    updated = UpdatedRow { old: &old, columns, values };
+                    writer.check(change.target, &updated, Some(id), Some(columns), scope.context, &guard)?;
+                    writer.update(change.target, id, columns, &updated, &old, false, &guard)?;
                     Some(&updated)
                 }
-                ChangeKind::Delete(_) => None,
+                (ChangeKind::Delete(_), Some(id)) => {
+                    writer.delete(change.target, id, &old, &guard)?;
+                    None
+                }
+                (ChangeKind::Update(_) | ChangeKind::Delete(_), None) => {
+                    unreachable!("rows that are changed have ids")
+                }
             };
-            if let Some(new) = new {
-                let given = matches!(change.kind, ChangeKind::Update(_)).then_some(&change.columns[..]);
-                if let Some(violation) = writer.violation_of(change.target, new, given, scope.context) {
-                    return Err(writer.violation(change.target, violation, new, id, &guard));
-                }
-            }
-            match (&change.kind, new, id) {
-                (ChangeKind::Insert(_), Some(new), _) => drop(writer.insert(change.target, new, &guard)?),
-                (ChangeKind::Update(_), Some(new), Some(id)) => {
-                    writer.update(change.target, id, &change.columns, new, &old, false, &guard)?;
-                }
-                (_, _, Some(id)) => writer.delete(change.target, id, &old, &guard)?,
-                _ => unreachable!("rows that are changed have ids"),
-            }
             count += 1;
             for image in &change.images {
                 let row = if image.old { &old } else { new.expect("only old rows are deleted") };
@@ -282,10 +306,10 @@ impl ShortProgram {
             }
             for (expression, register) in &change.returning {
                 let (before, rest) = registers.split_at_mut(*register);
-                let row = RowView { places: &self.places, cells: &[], registers: before };
+                let row = self.row_without_cells(before, scope);
                 rest[0].set(expressions[*expression].evaluate(scope, &row)?);
             }
-            let row = RowView { places: &self.places, cells: &[], registers };
+            let row = self.row_without_cells(registers, scope);
             output.extend(self.outputs.iter().map(|output| row.value(*output)));
         }
         Ok(count)

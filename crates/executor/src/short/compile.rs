@@ -1,7 +1,7 @@
 //! The short program of a plan, if its shape has one: a scan or rows of VALUES, joins with scans, filters, computed columns, aggregates
 //! over all rows, an order, a limit, locks, and a change at the end.
 
-use super::access::{self, KeyBound, KeyPart, KeyValue, Lookup, Noted, Wanted};
+use super::access::{self, KeyBound, KeyPart, KeyValue, Lookup, Noted, Wanted, WantedBound};
 use super::change::{Body, Change, ChangeKind, Lock, ShortImage};
 use super::{Aggregate, Grouping, Limit, Output, Place, ShortProgram, SortBy, State, Step};
 use crate::compile::parameters;
@@ -113,7 +113,7 @@ pub(super) fn program(
         limit: program.limit,
         outputs,
         body,
-        states: Pool::new(state),
+        states: Pool::new(Box::new(state)),
     })
 }
 
@@ -295,10 +295,13 @@ impl<'p> Compile<'p> {
 
     /// As [`Compile::expression`], of which values lie as those of the type do in general.
     fn general(&mut self, scalar: &Scalar) -> Option<usize> {
-        self.has_columns(scalar).then_some(())?;
-        let expression = self.scalars.general(scalar, &self.layout).ok()?;
-        let expression = CellExpression::of(&expression)?;
+        let expression = self.general_expression(scalar)?;
         Some(self.add(expression))
+    }
+
+    fn general_expression(&self, scalar: &Scalar) -> Option<CellExpression> {
+        self.has_columns(scalar).then_some(())?;
+        CellExpression::of(&self.scalars.general(scalar, &self.layout).ok()?)
     }
 
     fn conditions(&mut self, conditions: &[&Scalar]) -> Option<usize> {
@@ -320,6 +323,9 @@ impl<'p> Compile<'p> {
 
     fn values(&mut self, columns: &[Column], rows: &[Vec<Scalar>]) -> Option<()> {
         (rows.len() <= MOST_VALUES).then_some(())?;
+        if let [row] = rows {
+            return self.one_row(columns, row);
+        }
         let rows = rows
             .iter()
             .map(|row| row.iter().map(|scalar| self.general(scalar)).collect::<Option<Vec<usize>>>())
@@ -330,6 +336,27 @@ impl<'p> Compile<'p> {
             self.register(*column, representation);
         }
         self.program.steps.push(Step::Values { rows, first });
+        Some(())
+    }
+
+    /// One row of VALUES. Its parameters are read where they are.
+    fn one_row(&mut self, columns: &[Column], row: &[Scalar]) -> Option<()> {
+        let expressions =
+            row.iter().map(|scalar| self.general_expression(scalar)).collect::<Option<Vec<_>>>()?;
+        let mut computed = Vec::new();
+        for (column, expression) in columns.iter().zip(expressions) {
+            let representation = representation_of(self.plan.columns[*column].ty);
+            match expression.as_parameter() {
+                Some(number) => {
+                    self.layout.push(*column, representation);
+                    self.program.places.push(Place::Parameter(number));
+                }
+                None => computed.push((self.add(expression), self.register(*column, representation))),
+            }
+        }
+        if !computed.is_empty() {
+            self.program.steps.push(Step::Map(computed));
+        }
         Some(())
     }
 
@@ -407,9 +434,10 @@ impl<'p> Compile<'p> {
             key.push(KeyPart { representation: part.representation, value });
         }
         let mut bounds = Vec::with_capacity(access.bounds.len());
-        for (scalar, is_low, is_included) in &access.bounds {
+        for bound in &access.bounds {
             let representation = parts[access.key.len()].representation;
-            let (value, is_low, is_included) = (self.expression(scalar)?, *is_low, *is_included);
+            let WantedBound { is_low, is_included, .. } = *bound;
+            let value = self.expression(bound.value)?;
             bounds.push(KeyBound { representation, value, is_low, is_included });
         }
         let is_asked = |number: &usize| !access.decided.contains(number);
@@ -441,7 +469,16 @@ impl<'p> Compile<'p> {
             row_cell = Some(at);
         }
         self.program.cells = first_cell + read.len() + usize::from(row_cell.is_some());
-        let conditions = self.conditions(&rest)?;
+        let with_bounds = self.conditions(&rest)?;
+        let conditions = match access.bounded.is_empty() {
+            true => with_bounds,
+            false => {
+                let is_decided = |number: &usize| !is_asked(number) || access.bounded.contains(number);
+                let rest: Vec<&Scalar> =
+                    (0..all.len()).filter(|number| !is_decided(number)).map(|number| all[number]).collect();
+                self.conditions(&rest)?
+            }
+        };
 
         let by_use = |wanted_use: bool| {
             wanted
@@ -453,7 +490,6 @@ impl<'p> Compile<'p> {
         let used = by_use(true).count();
         let all = self.all.get_or_insert_with(|| Arc::new(self.plan.columns.clone())).clone();
         let is_point = access.is_unique
-            && rest.is_empty()
             && key.len() == parts.len()
             && key.iter().all(|part| matches!(part.value, KeyValue::One(_)));
         self.program.keeps_order |= access.order.is_some();
@@ -466,8 +502,10 @@ impl<'p> Compile<'p> {
             key,
             bounds,
             is_point,
+            is_decided: rest.is_empty(),
             reverse: access.order.unwrap_or(false),
             conditions,
+            with_bounds,
             kind,
             noted: Noted {
                 is_noted: true,

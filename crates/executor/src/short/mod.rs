@@ -11,7 +11,8 @@
 //! pipelines of the plan. For the same reason a program that finds rows calls no volatile function.
 //!
 //! What it reads is logged for validation as pipelines log it, with two exceptions, both narrower: a row that is found by all of a
-//! unique key is logged as that row, and a range that is read in the order of its index is logged up to where reading ended.
+//! unique key, which decides all conditions, is logged as that row, and a range that is read in the order of its index is logged up to
+//! where reading ended.
 //!
 //! In reading order: `compile` and `access` (the program of a plan, the index of a scan), `run` (steps), `sink` (what becomes of rows),
 //! `change` (row changes and locks).
@@ -57,12 +58,12 @@ pub struct ShortProgram {
     limit: Option<Limit>,
     outputs: Vec<Output>,
     body: Body,
-    states: Pool<State>,
+    states: Pool<Box<State>>,
 }
 
 /// What is done with a row.
 enum Step {
-    /// Each of these rows in turn: expressions, and the register of the first one.
+    /// Each of several rows in turn: expressions, and the register of the first one.
     Values { rows: Vec<Vec<usize>>, first: usize },
     /// A look-up, by its number.
     Look(usize),
@@ -79,6 +80,8 @@ enum Place {
     Cell { at: usize, stored: Representation, general: Representation },
     /// In a register.
     Register(usize),
+    /// It is that of a parameter.
+    Parameter(usize),
 }
 
 /// Aggregates over all rows that have come through the steps before.
@@ -162,6 +165,7 @@ struct RowView<'r> {
     places: &'r [Place],
     cells: &'r [Cell<'r>],
     registers: &'r [Slot],
+    parameters: &'r [Datum<'r>],
 }
 
 impl Row for RowView<'_> {
@@ -170,6 +174,7 @@ impl Row for RowView<'_> {
         match self.places[place] {
             Place::Cell { at, stored, general } => datum_of_cell(&self.cells[at], stored, general),
             Place::Register(register) => self.registers[register].get(),
+            Place::Parameter(number) => self.parameters[number],
         }
     }
 }
@@ -184,6 +189,7 @@ impl RowView<'_> {
                 value(datum_of_cell(&self.cells[at], stored, general), general)
             }
             Place::Register(register) => value(self.registers[register].get(), output.representation),
+            Place::Parameter(number) => value(self.parameters[number], output.representation),
         }
     }
 }
@@ -197,6 +203,11 @@ impl ShortProgram {
         targets: Option<&TargetSet>,
     ) -> Option<ShortProgram> {
         compile::program(plan, registry, sources, targets)
+    }
+
+    /// A row of registers and parameters.
+    fn row_without_cells<'r>(&'r self, registers: &'r [Slot], scope: CellScope<'r>) -> RowView<'r> {
+        RowView { places: &self.places, cells: &[], registers, parameters: scope.parameters }
     }
 
     /// The indexes that it reads by: the oid of the table, and that of the index, in the order of the plan.
@@ -270,14 +281,16 @@ fn with_parameters<T>(
         true => parameters.iter().zip(representations).map(vector).collect(),
         false => Vec::new(),
     };
-    let parameter = |(number, representation): (usize, &Option<Representation>)| match representation {
-        // A parameter that the plan does not use has no type.
-        None => Datum::Null,
-        Some(_) => match arrays.get(number) {
-            Some(Some(vector)) => vector.datum(0),
-            _ => datum(&parameters[number]).expect("arrays have been made vectors"),
-        },
-    };
-    let datums: Datums<'_> = representations.iter().enumerate().map(parameter).collect();
+    let mut datums = Datums::new();
+    for (number, (value, representation)) in parameters.iter().zip(representations).enumerate() {
+        datums.push(match representation {
+            // A parameter that the plan does not use has no type.
+            None => Datum::Null,
+            Some(_) => match arrays.get(number) {
+                Some(Some(vector)) => vector.datum(0),
+                _ => datum(value).expect("arrays have been made vectors"),
+            },
+        });
+    }
     call(&datums)
 }

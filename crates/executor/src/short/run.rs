@@ -10,9 +10,9 @@ use crate::expression::CellScope;
 use crate::source::Request;
 use crate::stages::more_than_one_row;
 use crate::table::{as_stored, noted};
-use crate::write::Cells;
+use crate::write::StoredCells;
 use firn_base::sync::Arc;
-use firn_base::{Cell, ColumnSet, Result, RowId, Stored, Value};
+use firn_base::{Cell, ColumnSet, Result, RowId, Value};
 use firn_plan::operator::JoinKind;
 use firn_storage::{Index, KeyBuffer, Restriction};
 use firn_txn::{Guard, Transaction};
@@ -62,7 +62,12 @@ enum Encoded {
 }
 
 /// A part of an index.
-type Part = (Bound<KeyBuffer>, Bound<KeyBuffer>);
+struct Part {
+    low: Bound<KeyBuffer>,
+    high: Bound<KeyBuffer>,
+    /// What else must hold of its rows, by number.
+    conditions: usize,
+}
 
 impl<'r, 'g> Run<'r, 'g> {
     pub fn new(
@@ -78,6 +83,13 @@ impl<'r, 'g> Run<'r, 'g> {
         Run { program, transaction, parameters, scope, guard, cells, until, budget: MOST_ROWS, noted }
     }
 
+    /// The row as it is by now.
+    #[inline]
+    pub fn row<'a>(&'a self, registers: &'a [Slot]) -> RowView<'a> {
+        let parameters = self.scope.parameters;
+        RowView { places: &self.program.places, cells: &self.cells, registers, parameters }
+    }
+
     /// Runs a step, and those behind it for each row.
     pub fn step(&mut self, at: usize, state: &mut State, sink: &mut Sink<'_>) -> Result<End> {
         if at == self.until {
@@ -86,7 +98,7 @@ impl<'r, 'g> Run<'r, 'g> {
         match &self.program.steps[at] {
             Step::Filter(number) => {
                 let State { conditions, registers, .. } = &mut *state;
-                let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+                let row = self.row(registers);
                 match conditions[*number].hold(self.scope, &row)? {
                     true => self.step(at + 1, state, sink),
                     false => Ok(End::Through),
@@ -134,7 +146,7 @@ impl<'r, 'g> Run<'r, 'g> {
     /// Evaluates an expression into a register, of which it reads only those before.
     fn set(&self, state: &mut State, expression: usize, register: usize) -> Result<()> {
         let (before, rest) = state.registers.split_at_mut(register);
-        let row = RowView { places: &self.program.places, cells: &self.cells, registers: before };
+        let row = self.row(before);
         rest[0].set(state.expressions[expression].evaluate(self.scope, &row)?);
         Ok(())
     }
@@ -165,35 +177,53 @@ impl<'r, 'g> Run<'r, 'g> {
             if self.encode(lookup, state, None, None, &mut key)? != Encoded::Key {
                 return Ok(End::Through);
             }
-            let cells = &mut self.cells[lookup.first_cell..lookup.first_cell + lookup.columns.len()];
-            let (transaction, columns) = (self.transaction, &lookup.columns);
-            let found = match lookup.noted.is_noted {
-                true => transaction.find(&lookup.table, &lookup.index, &key, columns, cells, guard),
-                false => {
-                    lookup.table.find(&lookup.index, &key, transaction.snapshot(), columns, cells, guard)
-                }
-            };
-            return match found {
-                Some(id) => self.accept(at, lookup, id, state, sink, matched),
+            return match self.find(number, lookup, &key, guard) {
+                Some(id) => self.accept(at, lookup, lookup.conditions, id, state, sink, matched),
                 None => Ok(End::Through),
             };
         }
         let Some(part) = lookup.key.iter().position(|part| !matches!(part.value, KeyValue::One(_))) else {
-            let Some(stretch) = self.stretch(lookup, state)? else { return Ok(End::Through) };
-            return self.range(at, number, lookup, &stretch, guard, state, sink, matched);
+            let Some(part) = self.part(lookup, state)? else { return Ok(End::Through) };
+            return self.range(at, number, lookup, &part, guard, state, sink, matched);
         };
         let keys = self.keys(lookup, part, state)?;
         if keys.len() > self.budget {
             return Ok(End::Spent);
         }
         for key in keys {
-            let stretch = (Bound::Included(key.clone()), Bound::Included(key));
-            let end = self.range(at, number, lookup, &stretch, guard, state, sink, matched)?;
+            let (low, high) = (Bound::Included(key.clone()), Bound::Included(key));
+            let part = Part { low, high, conditions: lookup.conditions };
+            let end = self.range(at, number, lookup, &part, guard, state, sink, matched)?;
             if end != End::Through {
                 return Ok(end);
             }
         }
         Ok(End::Through)
+    }
+
+    /// The row under a key, and its cells.
+    fn find(
+        &mut self,
+        number: usize,
+        lookup: &'g Lookup,
+        key: &KeyBuffer,
+        guard: &'g Guard,
+    ) -> Option<RowId> {
+        let Lookup { table, index, columns, .. } = lookup;
+        let transaction = self.transaction;
+        let is_noted = lookup.noted.is_noted && transaction.notes_reads();
+        let noted = (is_noted && !lookup.is_decided).then(|| self.noted(number, lookup));
+        let cells = &mut self.cells[lookup.first_cell..lookup.first_cell + columns.len()];
+        match &noted {
+            Some((restrictions, read)) => {
+                let found =
+                    transaction.find_under(table, index, key, columns, cells, restrictions, *read, guard);
+                self.noted[number] = noted;
+                found
+            }
+            None if is_noted => transaction.find(table, index, key, columns, cells, guard),
+            None => table.find(index, key, transaction.snapshot(), columns, cells, guard),
+        }
     }
 
     /// The rows of a part of the index.
@@ -203,7 +233,7 @@ impl<'r, 'g> Run<'r, 'g> {
         at: usize,
         number: usize,
         lookup: &'g Lookup,
-        (low, high): &Part,
+        part: &Part,
         guard: &'g Guard,
         state: &mut State,
         sink: &mut Sink<'_>,
@@ -211,13 +241,13 @@ impl<'r, 'g> Run<'r, 'g> {
     ) -> Result<End> {
         let transaction = self.transaction;
         let (table, index) = (&lookup.table, &lookup.index);
-        let bounds = (slice(low), slice(high));
+        let bounds = (slice(&part.low), slice(&part.high));
         let mut outcome = Ok(End::Through);
         let mut is_enough = false;
         let mut visit = |run: &mut Run<'r, 'g>, id: RowId| {
             let cells = &mut run.cells[lookup.first_cell..lookup.first_cell + lookup.columns.len()];
             if lookup.columns.is_empty() || transaction.peek(table, id, &lookup.columns, cells, guard) {
-                outcome = run.accept(at, lookup, id, state, sink, matched);
+                outcome = run.accept(at, lookup, part.conditions, id, state, sink, matched);
                 // The first partner decides.
                 is_enough = *matched && matches!(lookup.kind, JoinKind::Semi | JoinKind::Anti);
             }
@@ -271,11 +301,13 @@ impl<'r, 'g> Run<'r, 'g> {
         }
     }
 
-    /// Goes on with a row that has been read.
+    /// Goes on with a row that has been read, if the conditions of that number hold.
+    #[allow(clippy::too_many_arguments)]
     fn accept(
         &mut self,
         at: usize,
         lookup: &'g Lookup,
+        conditions: usize,
         id: RowId,
         state: &mut State,
         sink: &mut Sink<'_>,
@@ -288,10 +320,10 @@ impl<'r, 'g> Run<'r, 'g> {
         if let Some(cell) = lookup.row_cell {
             self.cells[cell] = Cell::Word(id.to_bits());
         }
-        let State { conditions, registers, .. } = &mut *state;
-        let conditions = &mut conditions[lookup.conditions];
+        let State { conditions: all, registers, .. } = &mut *state;
+        let conditions = &mut all[conditions];
         if !conditions.is_empty() {
-            let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+            let row = self.row(registers);
             if !conditions.hold(self.scope, &row)? {
                 return Ok(End::Through);
             }
@@ -316,8 +348,8 @@ impl<'r, 'g> Run<'r, 'g> {
         key: &mut KeyBuffer,
     ) -> Result<Encoded> {
         let State { expressions, registers, .. } = state;
-        let row = RowView { places: &self.program.places, cells: &self.cells, registers };
-        let mut stored: SmallVec<[Stored<'_>; 4]> = SmallVec::new();
+        let row = self.row(registers);
+        let mut stored = StoredCells::default();
         // Each expression keeps its result, so all that are used are borrowed at once: their numbers rise.
         let (mut rest, mut first) = (&mut expressions[..], 0);
         let mut evaluate = |number: usize| {
@@ -345,8 +377,7 @@ impl<'r, 'g> Run<'r, 'g> {
                 None => return Ok(Encoded::NoBound),
             }
         }
-        let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
-        lookup.index.encode(&cells, key);
+        stored.with(|cells| lookup.index.encode(cells, key));
         Ok(Encoded::Key)
     }
 
@@ -356,7 +387,7 @@ impl<'r, 'g> Run<'r, 'g> {
         let mut listed: Vec<Slot> = Vec::new();
         {
             let State { expressions, registers, .. } = &mut *state;
-            let row = RowView { places: &self.program.places, cells: &self.cells, registers };
+            let row = self.row(registers);
             let mut add = |value: Datum<'_>| {
                 let mut slot = Slot::new();
                 slot.set(value);
@@ -388,7 +419,7 @@ impl<'r, 'g> Run<'r, 'g> {
     }
 
     /// The part of the index that has the rows, if any row can be there.
-    fn stretch(&self, lookup: &Lookup, state: &mut State) -> Result<Option<Part>> {
+    fn part(&self, lookup: &Lookup, state: &mut State) -> Result<Option<Part>> {
         let mut key = KeyBuffer::new();
         if self.encode(lookup, state, None, None, &mut key)? == Encoded::NoRow {
             return Ok(None);
@@ -397,17 +428,21 @@ impl<'r, 'g> Run<'r, 'g> {
             true => (Bound::Unbounded, Bound::Unbounded),
             false => (Bound::Included(key.clone()), Bound::Included(key)),
         };
+        let mut conditions = lookup.conditions;
         for bound in &lookup.bounds {
             let mut end = KeyBuffer::new();
             match self.encode(lookup, state, None, Some(bound), &mut end)? {
                 Encoded::NoRow => return Ok(None),
-                Encoded::NoBound => continue,
+                Encoded::NoBound => {
+                    conditions = lookup.with_bounds;
+                    continue;
+                }
                 Encoded::Key => {}
             }
             let end = if bound.is_included { Bound::Included(end) } else { Bound::Excluded(end) };
             if bound.is_low { low = end } else { high = end }
         }
-        Ok(Some((low, high)))
+        Ok(Some(Part { low, high, conditions }))
     }
 }
 

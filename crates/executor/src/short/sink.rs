@@ -51,15 +51,15 @@ impl Sink<'_> {
         if let Body::Change(change) = &program.body {
             change.collect(run, state)?;
         } else {
-            let row = RowView { places: &program.places, cells: &run.cells, registers: &state.registers };
+            let row = run.row(&state.registers);
             self.values.extend(program.outputs.iter().map(|output| row.value(*output)));
             for key in &program.sort {
-                let row = RowView { places: &program.places, cells: &run.cells, registers: &state.registers };
+                let row = run.row(&state.registers);
                 let value = crate::expression::Row::datum(&row, key.place);
                 keep(&mut state.sort_keys, &mut state.sort_keys_now, value);
             }
             if let Body::Lock(lock) = &program.body {
-                let row = RowView { places: &program.places, cells: &run.cells, registers: &state.registers };
+                let row = run.row(&state.registers);
                 state.ids.extend(lock.targets.iter().map(|target| row_id(&row, target.row)));
             }
         }
@@ -78,6 +78,7 @@ pub(super) fn row_id(row: &RowView<'_>, place: usize) -> Option<RowId> {
 }
 
 /// Keeps a value behind those of this execution, in a slot that an earlier one may have left.
+#[inline]
 pub(super) fn keep(slots: &mut Vec<Slot>, now: &mut usize, value: Datum<'_>) {
     if *now == slots.len() {
         slots.push(Slot::new());
@@ -95,7 +96,7 @@ impl Arguments {
     /// Adds those of a row. Whether one of them is a value, and not NULL.
     fn add(&mut self, aggregate: &Aggregate, run: &Run<'_, '_>, state: &mut State) -> Result<bool> {
         let State { expressions, conditions, registers, .. } = state;
-        let row = RowView { places: &run.program.places, cells: &run.cells, registers };
+        let row = run.row(registers);
         if !conditions[aggregate.filter].hold(run.scope, &row)? {
             return Ok(false);
         }

@@ -175,6 +175,7 @@ impl TableLookup {
 }
 
 /// A value as a column with this representation holds it; `None` if none of its values is equal to it.
+#[inline]
 pub(crate) fn as_stored<'v>(datum: Datum<'v>, stored: Representation) -> Option<Stored<'v>> {
     let integer = match datum {
         Datum::Int16(value) => Some(i64::from(value)),

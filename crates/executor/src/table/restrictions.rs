@@ -340,10 +340,8 @@ fn is_text(ty: Type) -> bool {
 fn fitting(value: &Value, of: Type, ty: ColumnType) -> Option<Value> {
     use Representation as R;
     match (value, ty.stored) {
-        (Value::Numeric { unscaled, scale }, R::Decimal { precision, scale: to }) if *scale <= to => {
-            let unscaled = numeric::rescale(*unscaled, *scale, to)?;
-            let fits = unscaled.unsigned_abs() < numeric::power_of_ten(precision.into())?.unsigned_abs();
-            fits.then_some(Value::Numeric { unscaled, scale: to })
+        (Value::Numeric { unscaled, scale }, R::Decimal { .. }) => {
+            fitting(&Value::Number(Numeric::from_decimal(*unscaled, *scale)), of, ty)
         }
         (Value::Number(number), R::Decimal { precision, scale }) => {
             let unscaled = number.exactly_at(scale.into())?;

@@ -21,7 +21,7 @@ mod writer;
 pub use deferred::{check_all, check_immediate};
 pub use load::Load;
 pub use rows::RowVectors;
-pub(crate) use rows::{Cells, RowData, fitted, fitted_value, stored};
+pub(crate) use rows::{Cells, RowData, StoredCells, fitted, fitted_value, stored};
 pub use target::{CatalogExpressions, RowExpression, StoredExpression, Target, TargetSet};
 pub(crate) use target::{UniqueIndex, column_id};
 pub(crate) use writer::Violation;

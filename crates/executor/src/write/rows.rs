@@ -12,6 +12,41 @@ use smallvec::SmallVec;
 /// The cells of a row, on the stack for tables of usual width.
 pub(crate) type Cells<'a> = SmallVec<[Cell<'a>; 24]>;
 
+/// Values as storage takes them: cells, and those values beside them that a cell cannot hold by itself.
+#[derive(Default)]
+pub(crate) struct StoredCells<'v> {
+    cells: Cells<'v>,
+    /// By the places of their cells, which are NULL.
+    apart: SmallVec<[(usize, Stored<'v>); 1]>,
+}
+
+impl<'v> StoredCells<'v> {
+    /// Appends a value.
+    #[inline]
+    pub fn push(&mut self, value: Stored<'v>) {
+        match value {
+            Stored::Cell(cell) => self.cells.push(cell),
+            value => {
+                self.apart.push((self.cells.len(), value));
+                self.cells.push(Cell::Null);
+            }
+        }
+    }
+
+    /// Calls with all cells.
+    #[inline]
+    pub fn with<T>(&self, call: impl FnOnce(&[Cell<'_>]) -> T) -> T {
+        if self.apart.is_empty() {
+            return call(&self.cells);
+        }
+        let mut cells: Cells<'_> = SmallVec::from_slice(&self.cells);
+        for (place, value) in &self.apart {
+            cells[*place] = value.cell();
+        }
+        call(&cells)
+    }
+}
+
 /// Some columns of rows of a table: a vector for each that somebody needs, by the column's id.
 #[derive(Clone, Default)]
 pub struct RowVectors(Vec<Option<Vector>>);
@@ -47,6 +82,11 @@ pub trait RowData {
     fn datum(&self, column: ColumnId) -> Datum<'_> {
         self.get(column).unwrap_or_else(|| panic!("{column:?} has been read"))
     }
+
+    /// Whether a column that was asked for is NULL.
+    fn is_null(&self, column: ColumnId) -> bool {
+        self.datum(column).is_null()
+    }
 }
 
 /// A row of vectors.
@@ -67,6 +107,7 @@ impl RowData for VectorRow<'_> {
 }
 
 /// What stores a value of a vector in a column with another representation of the same type. 22003 if the column cannot hold it.
+#[inline]
 pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<'v>> {
     let cell = match (datum, to) {
         (Datum::Null, _) => Cell::Null,
@@ -99,6 +140,7 @@ pub(crate) fn stored<'v>(datum: Datum<'v>, to: Representation) -> Result<Stored<
 }
 
 /// A value as a column of the table has it in vectors. 22003 if a column with one scale cannot hold a number.
+#[inline]
 pub(crate) fn fitted_value(datum: Datum<'_>, to: Representation) -> Result<Datum<'_>> {
     match (datum, to) {
         (Datum::Numeric(value), Representation::Decimal { precision, scale }) => {

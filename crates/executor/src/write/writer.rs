@@ -8,11 +8,11 @@
 
 use super::foreign_key::{self, Pending};
 use super::messages;
-use super::rows::{Cells, RowData, RowVectors, stored};
+use super::rows::{Cells, RowData, RowVectors, StoredCells, stored};
 use super::target::{Target, TargetSet};
 use crate::expression::truth;
 use crate::values::{push, value};
-use firn_base::{Cell, ColumnId, Error, Result, RowId, Stored, Value};
+use firn_base::{Cell, ColumnId, Error, Result, RowId, Value};
 use firn_storage::KeyBuffer;
 use firn_txn::{Check, Guard, Transaction};
 use firn_vector::Context;
@@ -33,9 +33,6 @@ pub struct Writer<'a> {
     pub(super) inserted_together: Option<usize>,
     pub(super) key_threads: usize,
 }
-
-/// The cells of a row with what their values do not have by themselves.
-type StoredRow<'v> = SmallVec<[Stored<'v>; 24]>;
 
 impl<'a> Writer<'a> {
     /// A writer of a statement that makes one change of a table, or several.
@@ -123,21 +120,40 @@ impl<'a> Writer<'a> {
         first
     }
 
-    /// As [`Writer::first_violation`], of one row of a table whose CHECK conditions take single rows.
-    pub(crate) fn violation_of(
+    /// The error of a row that violates NOT NULL or a CHECK, of a table whose CHECK conditions take single rows. Of an update `given` are
+    /// the columns that it sets, and `id` is the row.
+    #[inline]
+    pub(crate) fn check<R: RowData>(
         &self,
         target: usize,
-        row: &dyn RowData,
+        row: &R,
+        id: Option<RowId>,
+        given: Option<&[ColumnId]>,
+        context: &Context<'_>,
+        guard: &Guard,
+    ) -> Result<()> {
+        match self.violation_of(target, row, given, context) {
+            None => Ok(()),
+            Some(violation) => Err(self.violation(target, violation, row, id, guard)),
+        }
+    }
+
+    /// As [`Writer::first_violation`], of one row.
+    fn violation_of<R: RowData>(
+        &self,
+        target: usize,
+        row: &R,
         given: Option<&[ColumnId]>,
         context: &Context<'_>,
     ) -> Option<Violation> {
         let table = self.set.target(target);
-        for (number, column) in table.columns.iter().enumerate() {
-            let id = ColumnId(number as u16);
-            let is_given = || given.is_none_or(|given| given.contains(&id));
-            if column.not_null && is_given() && row.datum(id).is_null() {
-                return Some(Violation::Null(id));
-            }
+        let is_violated = |id: &ColumnId| table.columns[id.index()].not_null && row.is_null(*id);
+        let null = match given {
+            Some(given) => given.iter().copied().filter(is_violated).min(),
+            None => (0..table.width()).map(|number| ColumnId(number as u16)).find(is_violated),
+        };
+        if let Some(id) = null {
+            return Some(Violation::Null(id));
         }
         table.checks.iter().enumerate().find_map(|(number, check)| {
             match check.condition.truth(context, row) {
@@ -211,15 +227,19 @@ impl<'a> Writer<'a> {
     }
 
     /// Inserts a row that violates neither NOT NULL nor a CHECK; all columns are known.
-    pub(crate) fn insert(&mut self, target: usize, row: &dyn RowData, guard: &Guard) -> Result<RowId> {
+    pub(crate) fn insert<R: RowData>(&mut self, target: usize, row: &R, guard: &Guard) -> Result<RowId> {
         let set = self.set;
         let table = set.target(target);
-        let stored: StoredRow<'_> = stored_row(table, row)?;
-        let cells: Cells<'_> = stored.iter().map(Stored::cell).collect();
-        let inserted = self.transaction.insert(&table.table, &cells, guard);
-        let id = inserted.map_err(|error| {
-            let value = |column: ColumnId| cells[column.index()].to_value(table.stored(column));
-            messages::explain_duplicate(error, table, value)
+        let mut stored_row = StoredCells::default();
+        for number in 0..table.width() {
+            let column = ColumnId(number as u16);
+            stored_row.push(stored(row.datum(column), table.stored(column))?);
+        }
+        let id = stored_row.with(|cells| {
+            self.transaction.insert(&table.table, cells, guard).map_err(|error| {
+                let value = |column: ColumnId| cells[column.index()].to_value(table.stored(column));
+                messages::explain_duplicate(error, table, value)
+            })
         })?;
         for position in 0..table.late_keys.len() {
             self.look_for_shared_key(target, position, id, guard)?;
@@ -266,24 +286,24 @@ impl<'a> Writer<'a> {
     /// Sets columns of a row to those of a row of vectors, which violates neither NOT NULL nor a CHECK. Of the old row the
     /// [columns that it must know](Target::columns_to_update) are given, and in `new` likewise.
     #[allow(clippy::too_many_arguments)]
-    pub(crate) fn update(
+    pub(crate) fn update<N: RowData, O: RowData>(
         &mut self,
         target: usize,
         id: RowId,
         set_columns: &[ColumnId],
-        new: &dyn RowData,
-        old: &dyn RowData,
+        new: &N,
+        old: &O,
         by_action: bool,
         guard: &Guard,
     ) -> Result<()> {
         let set = self.set;
         let table = set.target(target);
-        let mut changed: StoredRow<'_> = SmallVec::new();
+        let mut changed = StoredCells::default();
         for column in set_columns {
             changed.push(stored(new.datum(*column), table.stored(*column))?);
         }
-        let cells: Cells<'_> = changed.iter().map(Stored::cell).collect();
-        let updated = self.transaction.update(&table.table, id, set_columns, &cells, guard);
+        let updated =
+            changed.with(|cells| self.transaction.update(&table.table, id, set_columns, cells, guard));
         updated.map_err(|error| {
             let values = self.values(target, new, Some(id), guard);
             messages::explain_duplicate(error, table, |column| values[column.index()].clone())
@@ -455,14 +475,6 @@ fn positions(rows: Rows<'_>) -> Vec<u16> {
         Some(positions) => positions.to_vec(),
         None => (0..rows.length()).map(|row| row as u16).collect(),
     }
-}
-
-fn stored_row<'v>(table: &Target, row: &'v dyn RowData) -> Result<StoredRow<'v>> {
-    let column = |number: usize| {
-        let id = ColumnId(number as u16);
-        stored(row.datum(id), table.stored(id))
-    };
-    (0..table.width()).map(column).collect()
 }
 
 /// The values of some columns of a row, as they are stored.

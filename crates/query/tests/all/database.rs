@@ -13,7 +13,7 @@ use firn_txn::catalog::{
     TableSettings,
 };
 use firn_txn::{Config, Engine, Transaction};
-use firn_vector::context::{NoObjects, NoSettings};
+use firn_vector::context::{NoObjects, NoSession, NoSettings, StatementTime};
 use firn_vector::{Registry, Vector};
 use std::sync::LazyLock;
 
@@ -43,12 +43,12 @@ impl Database {
         let config = Config { freeze_after: None, memory_limit: None, ..Config::default() };
         let engine = Engine::open(config).expect("a database in memory opens");
         let surroundings = Surroundings {
-            statement_time: 0,
+            statement_time: StatementTime::from(0),
             transaction_time: 0,
             style: TextStyle::DEFAULT,
             settings: Arc::new(NoSettings),
             objects: Arc::new(NoObjects),
-            session: Arc::new(()),
+            session: Arc::new(NoSession),
             budget: Budget::new(1 << 30),
             cancel: Cancel::new(),
         };
@@ -246,12 +246,12 @@ pub fn by_short_program(
     parameters: &[Value],
     values: &mut Vec<Value>,
 ) -> Result<Option<Done>> {
-    let surroundings = &*database.surroundings;
+    let context = database.surroundings.context();
     match prepared.has_effects() {
         false => {
-            let rows = prepared.run_short(transaction, parameters, surroundings, values)?;
+            let rows = prepared.run_short(transaction, parameters, &context, values)?;
             Ok(rows.map(|rows| Done { count: None, rows }))
         }
-        true => prepared.execute_short(transaction, parameters, surroundings, values),
+        true => prepared.execute_short(transaction, parameters, &context, values),
     }
 }

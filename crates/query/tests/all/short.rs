@@ -46,6 +46,13 @@ const STATEMENTS: &[(&str, &str, Rows)] = &[
     ("SELECT a, c FROM t WHERE b = $1 ORDER BY c NULLS FIRST, a", "i", Rows::InOrder),
     ("SELECT a, c FROM t WHERE b = $1 AND a > $2", "ii", Rows::Multiset),
     ("SELECT a, c FROM t WHERE b = $1 AND a <= $2 AND a >= $3", "iii", Rows::Multiset),
+    ("SELECT a, c FROM t WHERE b = $1 AND a < $2::bigint AND a >= $3", "iji", Rows::Multiset),
+    ("SELECT count(*), count(DISTINCT z) FROM u WHERE x = $1 AND y > $2::bigint", "ij", Rows::Multiset),
+    (
+        "SELECT count(DISTINCT u.z) FROM t JOIN u ON u.x = t.a AND u.y = $3 WHERE t.b = $1 AND t.a >= $2 AND u.z < 4",
+        "iii",
+        Rows::Multiset,
+    ),
     ("SELECT a FROM t WHERE b = $1 ORDER BY a LIMIT 2 OFFSET 1", "i", Rows::InOrder),
     ("SELECT a FROM t WHERE c = $1 ORDER BY d DESC, a LIMIT 3", "s", Rows::InOrder),
     ("SELECT a, length(c), upper(c) || 'x' FROM t WHERE c >= $1 AND c < $2", "ss", Rows::Multiset),

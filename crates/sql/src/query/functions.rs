@@ -96,7 +96,7 @@ fn call_body<'a>(
 
 /// The session and the catalog of the statement that calls.
 pub(super) fn source<'a>(call: &Call<'a>) -> Result<&'a Source> {
-    call.context.session.downcast_ref().ok_or_else(no_session)
+    call.context.session.as_any().downcast_ref().ok_or_else(no_session)
 }
 
 fn facts<'a>(call: &Call<'a>) -> Result<&'a SessionFacts> {

@@ -3,6 +3,7 @@
 //!
 
 mod binding;
+mod context;
 mod functions;
 mod objects;
 mod registry;
@@ -12,9 +13,10 @@ mod snapshots;
 mod statement;
 
 pub use binding::with_catalog;
+pub(crate) use context::surroundings;
 pub use registry::registry;
+pub(crate) use statement::load_expressions;
 pub use statement::{
     Execution, Prepared, QueryOutput, check_deferred, check_no_longer_deferred, kept_rows, query_memory_used,
     type_named,
 };
-pub(crate) use statement::{load_expressions, surroundings};

@@ -1,39 +1,36 @@
 //! How a session prepares and starts a statement on the query engine.
 
+use super::context::{BUDGET, LentSession, surroundings};
 use super::registry;
 use super::relations::SessionRelations;
 use crate::files::{FileVersions, Files};
 use crate::parse::Parsed;
-use crate::pg_catalog::Source as CatalogSource;
-use crate::run::{NoSession, RunOptions, SessionServices};
+use crate::run::{NoSession, RunOptions};
 use crate::session_facts::SessionFacts;
-use firn_base::random::Random;
-use firn_base::sync::{Arc, Mutex};
-use firn_base::{Cancel, Error, Result, Type, TypeId, Value, clock};
+use firn_base::sync::Arc;
+use firn_base::{Cancel, Error, Result, Type, TypeId, Value};
 use firn_bind::FileArgument;
 use firn_executor::write::{check_all, check_immediate};
-use firn_executor::{Budget, Options, Source};
+use firn_executor::{Options, Source};
 use firn_plan::operator::{LockStrength, SourceId};
 use firn_query::catalog::{Binding, Names};
 use firn_query::expressions::TransactionExpressions;
 use firn_query::prepared::Preparing;
-use firn_query::{Executed, Found, KeptRows, Relations, ResultColumn, Stream, Surroundings};
+use firn_query::{Executed, Found, KeptRows, Relations, ResultColumn, Stream};
 use firn_syntax::tree::{Expr, TypeName};
 use firn_txn::Transaction;
 use firn_txn::dependencies::Dependencies;
-use firn_vector::context::Settings;
 use firn_vector::kernel::Signature;
 use firn_vector::{Context, Datum, Slot};
 use std::borrow::Cow;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 /// The result of a query.
 pub enum QueryOutput {
     /// The number of rows of the whole result, whose values have been appended to those of the caller.
     Values(usize),
-    /// Rows that are computed while they are read.
-    Stream(Stream),
+    /// Rows that are computed while they are read. Boxed, like other results that short statements do not have but move.
+    Stream(Box<Stream>),
 }
 
 /// The result of a statement that changes or locks rows.
@@ -44,7 +41,7 @@ pub enum Execution {
         count: Option<u64>,
     },
     /// It has run as pipelines.
-    Pipelines(Executed),
+    Pipelines(Box<Executed>),
 }
 
 /// A prepared statement.
@@ -52,9 +49,6 @@ pub struct Prepared {
     prepared: firn_query::Prepared,
     files: Box<[FileVersions]>,
 }
-
-/// The memory budget that all queries of the process share.
-static BUDGET: LazyLock<Arc<Budget>> = LazyLock::new(Budget::of_process);
 
 /// How many bytes of their memory the queries of the process have in use.
 pub fn query_memory_used() -> u64 {
@@ -200,18 +194,22 @@ impl Prepared {
         options: &RunOptions,
         values: &mut Vec<Value>,
     ) -> Result<Execution> {
-        let surroundings = surroundings(transaction, facts, options);
-        let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
+        // The transaction is lent to the statement, which may change it.
+        let catalog = transaction.catalog().clone();
+        let session = LentSession::new(&catalog, facts, options);
+        let context = session.context();
+        let parameters = &*with_objects(self.parameters(), parameters, &context)?;
         if options.allows_short()
-            && let Some(done) = self.prepared.execute_short(transaction, parameters, &surroundings, values)?
+            && let Some(done) = self.prepared.execute_short(transaction, parameters, &context, values)?
         {
             return Ok(Execution::Short { count: done.count });
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
-        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let surroundings = Arc::new(surroundings(transaction, facts, options));
+        let options = run_options(options);
         let executed =
             self.prepared.execute_pipelines(transaction, &others, parameters, surroundings, options)?;
-        Ok(Execution::Pipelines(executed))
+        Ok(Execution::Pipelines(Box::new(executed)))
     }
 
     /// Runs a query that only reads: to its end if it touches few rows, whose values are appended to `values`. Parameters may
@@ -224,17 +222,19 @@ impl Prepared {
         options: &RunOptions,
         values: &mut Vec<Value>,
     ) -> Result<QueryOutput> {
-        let surroundings = surroundings(transaction, facts, options);
-        let parameters = &*with_objects(self.parameters(), parameters, &surroundings.context())?;
+        let session = LentSession::new(transaction.catalog(), facts, options);
+        let context = session.context();
+        let parameters = &*with_objects(self.parameters(), parameters, &context)?;
         if options.allows_short()
-            && let Some(rows) = self.prepared.run_short(transaction, parameters, &surroundings, values)?
+            && let Some(rows) = self.prepared.run_short(transaction, parameters, &context, values)?
         {
             return Ok(QueryOutput::Values(rows));
         }
         let others = SessionRelations { facts: facts.clone(), services: options.services.clone() };
-        let (surroundings, options) = (Arc::new(surroundings), run_options(options));
+        let surroundings = Arc::new(surroundings(transaction, facts, options));
+        let options = run_options(options);
         let stream = self.prepared.start(transaction, &others, parameters, surroundings, options)?;
-        Ok(QueryOutput::Stream(stream))
+        Ok(QueryOutput::Stream(Box::new(stream)))
     }
 
     /// Starts it in a transaction, which must remain open as long as rows are read.
@@ -410,26 +410,6 @@ pub(crate) fn load_expressions<T>(
     Ok(done)
 }
 
-/// The context of the functions of a statement.
-pub(crate) fn surroundings(
-    transaction: &Transaction,
-    facts: &Arc<SessionFacts>,
-    options: &RunOptions,
-) -> Surroundings {
-    let services = &options.services;
-    let session = Arc::new(CatalogSource::of_session(transaction.catalog(), facts, services, registry()));
-    Surroundings {
-        statement_time: clock::wall_clock_micros(),
-        transaction_time: options.now,
-        style: options.style,
-        settings: Arc::new(SessionSettings(services.clone())),
-        objects: session.clone(),
-        session,
-        budget: BUDGET.clone(),
-        cancel: options.cancel.clone(),
-    }
-}
-
 /// A buffer for the rows of a result, charged to the budget of all queries.
 pub fn kept_rows(columns: &[ResultColumn], options: &RunOptions) -> KeptRows {
     KeptRows::new(columns, &run_options(options))
@@ -446,18 +426,5 @@ fn run_options(options: &RunOptions) -> Options {
         spill: Some(options.spill.clone()),
         measures: options.measures.clone(),
         ..usual
-    }
-}
-
-/// The settings of a session, for functions.
-struct SessionSettings(Arc<dyn SessionServices>);
-
-impl Settings for SessionSettings {
-    fn get(&self, name: &str) -> Option<String> {
-        self.0.setting(name)
-    }
-
-    fn seeded_random(&self) -> Option<&Mutex<Option<Random>>> {
-        self.0.seeded_random()
     }
 }

@@ -66,6 +66,24 @@ impl Transaction {
         found
     }
 
+    /// As [`Transaction::find`], for a caller that uses only a row that meets the restrictions, and only the columns `read` of it.
+    #[allow(clippy::too_many_arguments)]
+    pub fn find_under<'g>(
+        &self,
+        table: &'g Table,
+        index: &Index,
+        key: &[u8],
+        columns: &[ColumnId],
+        cells: &mut [Cell<'g>],
+        restrictions: &[Restriction],
+        read: ColumnSet,
+        guard: &'g Guard,
+    ) -> Option<RowId> {
+        let bounds = (Bound::Included(key), Bound::Included(key));
+        self.note_range(table, index, bounds, false, None, restrictions, read);
+        table.find(index, key, self.snapshot, columns, cells, guard)
+    }
+
     /// The visible rows under `count` full keys of a unique index, with columns of them; see
     /// [`Table::find_many`]. Faster than one after another when the rows are not in a cache.
     #[allow(clippy::too_many_arguments)]

@@ -76,9 +76,14 @@ where
             out.set_fixed(Datum::Null);
             return Ok(());
         };
-        out.lend(call);
+        // Others do not write to the buffers.
+        if O::Value::IS_WIDE {
+            out.lend(call);
+        }
         let outcome = (self.call)(call, row).result();
-        out.take_back(call);
+        if O::Value::IS_WIDE {
+            out.take_back(call);
+        }
         match outcome? {
             Some(value) => value.store(out, call),
             None => out.set_fixed(Datum::Null),

@@ -51,6 +51,12 @@ impl Slot {
         }
     }
 
+    /// Whether it holds NULL.
+    #[inline]
+    pub fn is_null(&self) -> bool {
+        matches!(self.content, Content::Fixed(Datum::Null))
+    }
+
     /// Makes it hold a copy of a value.
     pub fn set(&mut self, value: Datum<'_>) {
         self.content = match value {
