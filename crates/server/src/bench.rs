@@ -20,11 +20,13 @@ use firn_bench::{
     temperature, tpcc, tpch,
 };
 use firn_session::{Config, Connection, Database};
+use firn_wire::{Server, WireConfig};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Failure;
 use crate::cooling::Cooling;
 use crate::output::say;
+use crate::replication::Service;
 use crate::validation::Validation;
 
 /// Arguments of `firn bench`.
@@ -197,6 +199,9 @@ struct Transactional {
     /// Directory for the database, which must be empty; a temporary one by default.
     #[arg(long, value_name = "DIR", value_parser = empty_directory)]
     data: Option<PathBuf>,
+    /// Serve the database at this address while transactions run, such as for backups.
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
     /// Memory for rows and indexes that is allocated at the start, such as 4GiB, and retained.
     #[arg(long, value_name = "SIZE", value_parser = crate::serve::size, default_value = "0")]
     reserve_memory: u64,
@@ -696,6 +701,7 @@ fn drive<C: driver::Client>(
     client: &(dyn Fn(usize) -> firn_base::Result<C> + Sync),
     tick: &mut dyn FnMut(Duration, &Live),
 ) -> Result<driver::Report, Failure> {
+    let server = run.listen.as_ref().map(|address| serve(database, address)).transpose()?;
     let options = driver_options(run);
     let live = Live::default();
     let engine = (run.log == Log::On).then(|| database.engine());
@@ -713,6 +719,7 @@ fn drive<C: driver::Client>(
         runner.join().expect("clients do not panic")
     });
     bar.finish_and_clear();
+    server.into_iter().for_each(Server::shutdown);
     report.map_err(Failure::new)
 }
 
@@ -730,6 +737,16 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
     let config = Config { directory, reserve_memory, ..Config::default() };
     let config = run.validation.apply(run.cooling.apply(config));
     Ok((Database::open_with(config).map_err(Failure::data)?, temporary))
+}
+
+/// Serves a database at an address of this machine.
+pub(crate) fn serve(database: &Database, address: &str) -> Result<Server, Failure> {
+    let config = WireConfig {
+        listen: vec![address.to_owned()],
+        replication: Some(Service::new(database)),
+        ..WireConfig::default()
+    };
+    Server::start(database.clone(), config).map_err(Failure::address)
 }
 
 /// A connection whose commits are as durable as the arguments require.

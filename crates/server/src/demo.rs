@@ -13,11 +13,11 @@ use firn_bench::driver::Live;
 use firn_bench::tpcc::{Kind, Scale};
 use firn_bench::{resident_bytes, short_bytes, short_duration};
 use firn_session::Database;
-use firn_wire::{Server, WireConfig};
+use firn_wire::Server;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use crate::Failure;
-use crate::bench::{check, load_ch, print_queries};
+use crate::bench::{check, load_ch, print_queries, serve};
 use crate::output::say;
 
 /// Arguments of `firn demo`.
@@ -57,8 +57,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             let _ = interrupt.send(());
         })
         .map_err(Failure::new)?;
-        let config = WireConfig { listen: vec![options.listen.clone()], ..WireConfig::default() };
-        Some(Server::start(database.clone(), config).map_err(Failure::address)?)
+        Some(serve(&database, &options.listen)?)
     } else {
         None
     };
