@@ -4,14 +4,14 @@ use firn_base::sync::Arc;
 use firn_base::{Cancel, TextStyle};
 use firn_executor::Budget;
 use firn_vector::Context;
-use firn_vector::context::{Objects, Session, Settings, StatementTime};
+use firn_vector::context::{Objects, Session, Settings};
 
 /// What the calls of one statement may ask of it.
 #[derive(Clone)]
 pub struct Surroundings {
-    /// When the statement began.
-    pub statement_time: StatementTime,
-    /// When the transaction began: microseconds since 1970-01-01 UTC.
+    /// When the statement began: microseconds since 1970-01-01 UTC.
+    pub statement_time: i64,
+    /// When the transaction began.
     pub transaction_time: i64,
     /// How the session reads and writes values as text, with its time zone.
     pub style: TextStyle,
@@ -31,7 +31,7 @@ impl Surroundings {
     /// As calls of functions get it.
     pub fn context(&self) -> Context<'_> {
         Context {
-            statement_time: &self.statement_time,
+            statement_time: self.statement_time,
             transaction_time: self.transaction_time,
             style: &self.style,
             settings: &*self.settings,

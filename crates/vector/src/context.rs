@@ -1,17 +1,17 @@
 //! What a call of a function may ask of the statement that makes it.
 
 use firn_base::random::Random;
-use firn_base::sync::{Mutex, OnceLock};
-use firn_base::{Cancel, Result, TextStyle, TimeZoneSetting, TypeId, clock};
+use firn_base::sync::Mutex;
+use firn_base::{Cancel, Result, TextStyle, TimeZoneSetting, TypeId};
 use std::any::Any;
 use std::sync::LazyLock;
 
 /// The surroundings of all calls of one statement. Several threads share it.
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
-    /// When the statement began.
-    pub statement_time: &'a StatementTime,
-    /// When the transaction began, in microseconds since 1970-01-01 UTC: what `now()` is.
+    /// When the statement began: microseconds since 1970-01-01 UTC.
+    pub statement_time: i64,
+    /// When the transaction began: what `now()` is.
     pub transaction_time: i64,
     /// How the session reads and writes values as text, with its time zone.
     pub style: &'a TextStyle,
@@ -25,43 +25,6 @@ pub struct Context<'a> {
     pub memory: &'a dyn Memory,
     /// Ends the statement. Every loop checks it at least each 10 ms.
     pub cancel: &'a Cancel,
-}
-
-/// When a statement began. Few ask for it, and reading the clock takes as long as a part of a short statement: so it is read when it
-/// is first asked for, by a statement that ends soon.
-#[derive(Default)]
-pub struct StatementTime(OnceLock<i64>);
-
-impl StatementTime {
-    /// Now.
-    pub fn now() -> StatementTime {
-        StatementTime::from(clock::wall_clock_micros())
-    }
-
-    /// When it is first asked for.
-    pub fn soon() -> StatementTime {
-        StatementTime::default()
-    }
-
-    /// In microseconds since 1970-01-01 UTC.
-    pub fn micros(&self) -> i64 {
-        *self.0.get_or_init(clock::wall_clock_micros)
-    }
-}
-
-impl From<i64> for StatementTime {
-    /// Of microseconds since 1970-01-01 UTC.
-    fn from(micros: i64) -> StatementTime {
-        let time = StatementTime::default();
-        time.0.get_or_init(|| micros);
-        time
-    }
-}
-
-impl Clone for StatementTime {
-    fn clone(&self) -> StatementTime {
-        StatementTime::from(self.micros())
-    }
 }
 
 /// Settings of the session.
@@ -156,9 +119,8 @@ impl Memory for Unlimited {
 /// For constants that are folded where there is no statement, and for tests: in UTC at the beginning of 1970.
 pub fn detached() -> Context<'static> {
     static NOT_CANCELED: LazyLock<Cancel> = LazyLock::new(Cancel::new);
-    static BEGIN: LazyLock<StatementTime> = LazyLock::new(|| StatementTime::from(0));
     Context {
-        statement_time: &BEGIN,
+        statement_time: 0,
         transaction_time: 0,
         style: &TextStyle::DEFAULT,
         settings: &NoSettings,

@@ -13,7 +13,7 @@ use firn_txn::catalog::{
     TableSettings,
 };
 use firn_txn::{Config, Engine, Transaction};
-use firn_vector::context::{NoObjects, NoSession, NoSettings, StatementTime};
+use firn_vector::context::{NoObjects, NoSession, NoSettings};
 use firn_vector::{Registry, Vector};
 use std::sync::LazyLock;
 
@@ -43,7 +43,7 @@ impl Database {
         let config = Config { freeze_after: None, memory_limit: None, ..Config::default() };
         let engine = Engine::open(config).expect("a database in memory opens");
         let surroundings = Surroundings {
-            statement_time: StatementTime::from(0),
+            statement_time: 0,
             transaction_time: 0,
             style: TextStyle::DEFAULT,
             settings: Arc::new(NoSettings),

@@ -10,13 +10,13 @@ use crate::run::{RunOptions, SessionServices};
 use crate::session_facts::SessionFacts;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Mutex, OnceLock};
-use firn_base::{Result, TypeId};
+use firn_base::{Result, TypeId, clock};
 use firn_executor::Budget;
 use firn_query::Surroundings;
 use firn_txn::Catalog;
 use firn_txn::Transaction;
 use firn_vector::Context;
-use firn_vector::context::{Objects, Session, Settings, StatementTime};
+use firn_vector::context::{Objects, Session, Settings};
 use std::any::Any;
 use std::sync::LazyLock;
 
@@ -32,7 +32,7 @@ pub(crate) fn surroundings(
     let services = &options.services;
     let session = Arc::new(Source::of_session(transaction.catalog(), facts, services, registry()));
     Surroundings {
-        statement_time: StatementTime::now(),
+        statement_time: clock::wall_clock_micros(),
         transaction_time: options.now,
         style: options.style,
         settings: Arc::new(SessionSettings(services.clone())),
@@ -48,7 +48,6 @@ pub(super) struct LentSession<'s> {
     catalog: &'s Arc<Catalog>,
     facts: &'s Arc<SessionFacts>,
     options: &'s RunOptions,
-    begun: StatementTime,
     /// Made for the first function that uses it.
     source: OnceLock<Source>,
 }
@@ -59,13 +58,13 @@ impl<'s> LentSession<'s> {
         facts: &'s Arc<SessionFacts>,
         options: &'s RunOptions,
     ) -> LentSession<'s> {
-        LentSession { catalog, facts, options, begun: StatementTime::soon(), source: OnceLock::new() }
+        LentSession { catalog, facts, options, source: OnceLock::new() }
     }
 
     /// The context of a statement that begins now.
     pub fn context(&self) -> Context<'_> {
         Context {
-            statement_time: &self.begun,
+            statement_time: clock::wall_clock_micros(),
             transaction_time: self.options.now,
             style: &self.options.style,
             settings: self,

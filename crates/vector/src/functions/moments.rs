@@ -20,7 +20,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     fields(builder);
     making(builder);
     builder.scalar::<(), _>("now() transaction_timestamp()", |call, ()| call.context.transaction_time);
-    builder.scalar::<(), _>("statement_timestamp()", |call, ()| call.context.statement_time.micros());
+    builder.scalar::<(), _>("statement_timestamp()", |call, ()| call.context.statement_time);
     builder.scalar::<(), _>("clock_timestamp()", |_, ()| clock::wall_clock_micros());
     builder.scalar::<(), _>("timeofday()", |call, ()| {
         write_time_of_day(clock::wall_clock_micros(), call.context.zone(), &mut call.text);
