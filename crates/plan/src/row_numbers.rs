@@ -30,9 +30,11 @@ pub fn limit_of(condition: &Scalar, window: &Window) -> Option<Scalar> {
         Strategy::Less => passed.saturating_sub(1),
         _ => return None,
     };
-    // LIMIT refuses numbers below zero.
+    // LIMIT refuses numbers below zero, so all rows are needed: the condition has to be asked of one.
     let count = match count {
-        Scalar::Call(call) if &*call.function.name == "limit_count" => call.arguments.first()?,
+        Scalar::Call(call) if &*call.function.name == "limit_count" => {
+            call.arguments.first().filter(|count| integer(count).is_none_or(|count| count >= 0))?
+        }
         count => count,
     };
     match count {

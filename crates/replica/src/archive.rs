@@ -18,8 +18,9 @@
 //! Invariant: the files that a group names are on disk before the group is written.
 
 use crate::backup::{ArchivedRun, Repository, identifier, point, read_described, write_described};
+use crate::files;
 use crate::source::is_out_of_reach;
-use firn_base::disk::{Disk, DiskFile, DiskLock};
+use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
@@ -40,8 +41,6 @@ const HOLDER: &str = "archive";
 
 /// How much is archived before it is synced.
 const BATCH_BYTES: u64 = 4 << 20;
-/// How much of a file is copied at once.
-const CHUNK_BYTES: usize = 1 << 20;
 /// The description of a run is written this often at most, while something is archived, …
 const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
 /// … and this often at least.
@@ -425,31 +424,15 @@ fn copy_named(engine: &Engine, disk: &dyn Disk, file: &DatabaseFile, directory: 
     }
     let source = engine.open_file(file)?;
     let temporary = path.with_extension("tmp");
-    let target = disk.create(&temporary)?;
-    let copied = copy_content(&*source, &*target)?;
+    let copied = files::copy(&*source, disk, &temporary)?;
     if file.content.is_some_and(|content| content != copied) {
         let message = format!("the file \"{}\" has not been copied as it is", file.name);
         return Err(Error::new(SqlState::DATA_CORRUPTED, message)
             .with_detail("Its length or its checksum is not that in the log.")
             .with_hint("Look for errors of the server's disk."));
     }
-    target.sync()?;
     disk.rename(&temporary, &path)?;
     disk.sync_directory(path.parent().expect("a file is in a folder"))
-}
-
-/// Copies the content of a file. Returns its length and its CRC32C.
-pub(crate) fn copy_content(from: &dyn DiskFile, to: &dyn DiskFile) -> Result<(u64, u32)> {
-    let (mut chunk, mut at, mut crc) = (vec![0; CHUNK_BYTES], 0, 0);
-    loop {
-        let read = from.read_at(&mut chunk, at)?;
-        if read == 0 {
-            return Ok((at, crc));
-        }
-        crc = crc32c::crc32c_append(crc, &chunk[..read]);
-        to.write_at(&chunk[..read], at)?;
-        at += read as u64;
-    }
 }
 
 fn segment_names(disk: &dyn Disk, directory: &Path) -> Result<Vec<SegmentName>> {

@@ -9,6 +9,7 @@ pub mod backup;
 pub mod message;
 
 mod channel;
+mod files;
 mod source;
 
 pub use channel::Channel;

@@ -9,22 +9,24 @@
 //! no memory with the log's writer but a position.
 
 use crate::channel::Channel;
+use crate::files;
 use crate::message::{PROTOCOL, Reply, Request};
 use firn_base::disk::DiskFile;
-use firn_base::sync::Arc;
+use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{Follower, LogPoint, SegmentHeader};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
 
-/// How many bytes of a file a message has.
+/// How many bytes of groups a message has, if none of them has more.
 const CHUNK_BYTES: usize = 1 << 20;
 
 /// The name of the restore point that begins the log of a database without any commit.
 const FIRST_RESTORE_POINT: &str = "first copy";
 
-/// Serves one connection until the other side ends it.
+/// Serves one connection until the other side ends it. The calling thread leaves contended cores to others from then on.
 pub fn serve(engine: &Engine, channel: &mut dyn Channel) -> Result<()> {
+    thread::stand_back(Behind::Queries);
     let mut message = Vec::new();
     let mut holder = None;
     while channel.receive(&mut message)? {
@@ -147,7 +149,7 @@ impl<'c> Copying<'c> {
         self.follower.pin().position()?;
         let opened = opened?;
         send(self.channel, &Reply::File(file.clone()))?;
-        send_content(self.channel, &opened)
+        send_content(self.channel, &*opened)
     }
 
     /// Sends the log up to `end`, which is on disk.
@@ -201,14 +203,7 @@ pub(crate) fn is_out_of_reach(error: &Error) -> bool {
     [SqlState::UNDEFINED_FILE, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE].contains(&error.state())
 }
 
-fn send_content(channel: &mut dyn Channel, file: &Arc<dyn DiskFile>) -> Result<()> {
-    let (mut chunk, mut at) = (vec![0; CHUNK_BYTES], 0);
-    loop {
-        let read = file.read_at(&mut chunk, at)?;
-        send(channel, &Reply::Data(&chunk[..read]))?;
-        if read == 0 {
-            return Ok(());
-        }
-        at += read as u64;
-    }
+fn send_content(channel: &mut dyn Channel, file: &dyn DiskFile) -> Result<()> {
+    files::read(file, |bytes| send(channel, &Reply::Data(bytes)))?;
+    send(channel, &Reply::Data(&[]))
 }

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use firn_base::disk::RealDisk;
 use firn_base::sync::Arc;
+use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, TextStyle, datetime, text};
 use firn_replica::backup::{
     self, Chain, Description, Repository, Target as RestoreTarget, Wanted, shown_lsn, shown_time,
@@ -137,6 +138,8 @@ fn open(directory: &std::path::Path) -> Result<Repository, Failure> {
 
 fn create(options: &Create) -> Result<(), Failure> {
     let target = server_of(&options.server)?;
+    // The server may be on this machine.
+    thread::stand_back(Behind::Queries);
     let begun = Instant::now();
     let disk = Arc::new(RealDisk);
     let mut connection = Connection::open(&target, "firn backup").map_err(Failure::new)?;

@@ -3,8 +3,9 @@
 use super::description::{Description, Kind};
 use super::repository::{Chain, Repository};
 use crate::channel::Channel;
+use crate::files::{self, Content, FileWriter};
 use crate::message::{PROTOCOL, Reply, Request};
-use firn_base::disk::{Disk, DiskFile};
+use firn_base::disk::Disk;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_log::{DatabaseId, LogCopy, LogPoint};
@@ -178,8 +179,8 @@ impl Receiver {
         // Under another name: an earlier backup may have the same file, and this one may be interrupted.
         let path = self.folders.path(file);
         let temporary = path.with_extension("tmp");
-        let created = self.disk.create(&temporary)?;
-        let (length, crc) = receive_content(channel, &*created)?;
+        let created = FileWriter::create(&*self.disk, &temporary)?;
+        let (length, crc) = receive_content(channel, created)?;
         if file.content.is_some_and(|content| content != (length, crc)) {
             let message = format!("the file \"{}\" has not been copied as it is", file.name);
             return Err(Error::new(SqlState::DATA_CORRUPTED, message)
@@ -187,46 +188,27 @@ impl Receiver {
                 .with_hint("Look for errors of the server's disk; the backup can be tried again."));
         }
         self.bytes += length;
-        if self.disk.exists(&path)? && checksum_of(&*self.disk, &path)? != (length, crc) {
+        if self.disk.exists(&path)? && files::content_of(&*self.disk, &path)? != (length, crc) {
             let _ = self.disk.remove(&temporary);
             let message = format!("an earlier backup has another file \"{}\"", path.display());
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .with_detail("The database was set back to an earlier state without a new cluster.")
                 .with_hint("Make a full backup, without --incremental."));
         }
-        created.sync()?;
         self.disk.rename(&temporary, &path)
     }
 }
 
-/// Writes what arrives of a file. Returns its length and its checksum.
-fn receive_content(channel: &mut dyn Channel, file: &dyn DiskFile) -> Result<(u64, u32)> {
-    let (mut message, mut length, mut crc) = (Vec::new(), 0, 0);
+/// Writes what arrives of a file, and makes it durable, but not its name.
+fn receive_content(channel: &mut dyn Channel, mut file: FileWriter) -> Result<Content> {
+    let mut message = Vec::new();
     loop {
         receive(channel, &mut message)?;
         match Reply::decode(&message)? {
-            Reply::Data(&[]) => return Ok((length, crc)),
-            Reply::Data(bytes) => {
-                file.write_at(bytes, length)?;
-                crc = crc32c::crc32c_append(crc, bytes);
-                length += bytes.len() as u64;
-            }
+            Reply::Data(&[]) => return file.finish(),
+            Reply::Data(bytes) => file.write(bytes)?,
             _ => return Err(out_of_turn()),
         }
-    }
-}
-
-/// The length and the CRC32C of a file.
-fn checksum_of(disk: &dyn Disk, path: &Path) -> Result<(u64, u32)> {
-    let file = disk.open_to_read(path)?;
-    let (mut chunk, mut at, mut crc) = (vec![0; 1 << 20], 0, 0);
-    loop {
-        let read = file.read_at(&mut chunk, at)?;
-        if read == 0 {
-            return Ok((at, crc));
-        }
-        crc = crc32c::crc32c_append(crc, &chunk[..read]);
-        at += read as u64;
     }
 }
 

@@ -6,7 +6,8 @@
 
 use super::description::{Description, shown_lsn, shown_time};
 use super::repository::{ArchivedRun, Chain, Repository};
-use crate::archive::{self, copy_content};
+use crate::archive;
+use crate::files;
 use firn_base::disk::Disk;
 use firn_base::{Error, Lsn, Result, SqlState};
 use firn_log::{Group, LogCopy, LogPoint, Reader, SegmentHeader};
@@ -391,12 +392,11 @@ fn copy_file(disk: &dyn Disk, file: &DatabaseFile, from: &Folders, to: &Folders)
         SqlState::UNDEFINED_FILE => damaged("is missing"),
         _ => error,
     })?;
-    let created = disk.create(&target)?;
-    let copied = copy_content(&*opened, &*created)?;
+    let copied = files::copy(&*opened, disk, &target)?;
     if file.content.is_some_and(|content| content != copied) {
         return Err(damaged("is damaged"));
     }
-    created.sync()
+    Ok(())
 }
 
 fn check_that_it_is_empty(disk: &dyn Disk, data: &Path) -> Result<()> {

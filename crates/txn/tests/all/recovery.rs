@@ -169,7 +169,7 @@ fn case_6_a_log_that_ends_before_what_the_checkpoint_needs_stops_the_engine() {
     for (needed, is_there) in [(end, true), (end + 1, false)] {
         json["needed"] = needed.into();
         let body = serde_json::to_vec(&json).unwrap();
-        let mut forged = format!("FIRNDB 5 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
+        let mut forged = format!("FIRNDB 6 crc32c={:08x}\n", crc32c::crc32c(&body)).into_bytes();
         forged.extend(body);
         let copy = disk.after_kill();
         let file = copy.open(&manifest()).unwrap();
@@ -214,8 +214,8 @@ fn case_9_a_directory_with_other_files_is_left_alone() {
 fn cases_10_and_11_a_manifest_of_another_version_or_a_damaged_one_is_refused() {
     let (disk, _) = database();
     let newer = disk.after_kill();
-    newer.open(&manifest()).unwrap().write_at(b"FIRNDB 6 ", 0).unwrap();
-    fails(&newer, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "format version 6");
+    newer.open(&manifest()).unwrap().write_at(b"FIRNDB 7 ", 0).unwrap();
+    fails(&newer, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "format version 7");
     flip(&disk, &manifest(), 200);
     fails(&disk, SqlState::DATA_CORRUPTED, "checksum");
 }

@@ -1,0 +1,86 @@
+//! Writing and comparing large files of copies.
+//!
+//! They are written past the operating system's page cache: otherwise the pages of a copy wait to be written all at once, and a
+//! commit on the same disk waits for them.
+
+use firn_base::Result;
+use firn_base::disk::{Disk, DiskFile, PageBuffer};
+use firn_base::sync::Arc;
+use std::path::Path;
+
+/// How much is read or written at once.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// The length of a file, and its CRC32C.
+pub(crate) type Content = (u64, u32);
+
+/// A new file while it is written.
+pub(crate) struct FileWriter {
+    file: Arc<dyn DiskFile>,
+    buffer: PageBuffer,
+    /// Bytes that have been written, without those in the buffer.
+    written: u64,
+    crc: u32,
+}
+
+impl FileWriter {
+    pub fn create(disk: &dyn Disk, path: &Path) -> Result<FileWriter> {
+        let (file, buffer) = (disk.create_direct(path)?, PageBuffer::new(CHUNK_BYTES));
+        Ok(FileWriter { file, buffer, written: 0, crc: 0 })
+    }
+
+    pub fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        self.crc = crc32c::crc32c_append(self.crc, bytes);
+        while !bytes.is_empty() {
+            let taken = self.buffer.fill(bytes);
+            bytes = &bytes[taken..];
+            if self.buffer.bytes().len() == CHUNK_BYTES {
+                self.file.write_at(self.buffer.bytes(), self.written)?;
+                self.written += CHUNK_BYTES as u64;
+                self.buffer.clear();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the rest, as whole pages that are then truncated, and makes the file durable, but not its name.
+    pub fn finish(mut self) -> Result<Content> {
+        let length = self.written + self.buffer.bytes().len() as u64;
+        self.buffer.pad();
+        self.file.write_at(self.buffer.bytes(), self.written)?;
+        self.file.set_len(length)?;
+        self.file.sync()?;
+        Ok((length, self.crc))
+    }
+}
+
+/// Copies the content of a file into a new one, which is durable then, but not its name.
+pub(crate) fn copy(from: &dyn DiskFile, disk: &dyn Disk, to: &Path) -> Result<Content> {
+    let mut writer = FileWriter::create(disk, to)?;
+    read(from, |bytes| writer.write(bytes))?;
+    writer.finish()
+}
+
+/// The content of a file.
+pub(crate) fn content_of(disk: &dyn Disk, path: &Path) -> Result<Content> {
+    let (mut length, mut crc) = (0, 0);
+    read(&*disk.open_to_read(path)?, |bytes| {
+        length += bytes.len() as u64;
+        crc = crc32c::crc32c_append(crc, bytes);
+        Ok(())
+    })?;
+    Ok((length, crc))
+}
+
+/// Passes the bytes of a file to `sink`, piece by piece.
+pub(crate) fn read(file: &dyn DiskFile, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+    let (mut chunk, mut at) = (vec![0; CHUNK_BYTES], 0);
+    loop {
+        let read = file.read_at(&mut chunk, at)?;
+        if read == 0 {
+            return Ok(());
+        }
+        sink(&chunk[..read])?;
+        at += read as u64;
+    }
+}
