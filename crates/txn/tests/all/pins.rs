@@ -69,7 +69,7 @@ fn a_pinned_checkpoint_is_retained_with_its_log_and_can_be_copied() {
     let (disk, engine) = database();
     change(&engine, 1);
     let pinned = engine.pin_checkpoint("a copy").unwrap();
-    let named: Vec<PathBuf> = pinned.files().map(|file| Folders::of(&directory()).path(&file)).collect();
+    let named: Vec<PathBuf> = pinned.files().map(|file| Folders::of(directory()).path(&file)).collect();
     assert!(!named.is_empty());
     for (path, file) in named.iter().zip(pinned.files()) {
         let (bytes, crc) = file.content.unwrap();
@@ -291,7 +291,7 @@ fn a_pin_that_ends_while_a_checkpoint_is_written_gives_its_files_back() {
         let pinned = engine.pin_checkpoint("a copy").unwrap();
         change(&engine, 1);
         engine.checkpoint().unwrap();
-        let named: Vec<PathBuf> = pinned.files().map(|file| Folders::of(&directory()).path(&file)).collect();
+        let named: Vec<PathBuf> = pinned.files().map(|file| Folders::of(directory()).path(&file)).collect();
         disk.set_sync_time(Duration::from_millis(5));
         let checkpoint = thread::spawn("checkpoint", {
             let engine = engine.clone();
