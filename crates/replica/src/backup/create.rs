@@ -97,6 +97,9 @@ fn copy(
     let Reply::Manifest(bytes) = Reply::decode(&message)? else { return Err(out_of_turn()) };
     let manifest_path = repository.manifest_path(&chain, &label);
     let (manifest, manifest_bytes) = (CopiedManifest::decode(bytes, &manifest_path)?, bytes.to_vec());
+    if (manifest.database(), manifest.cluster()) != (server.database, server.cluster) {
+        return Err(out_of_turn());
+    }
     receive(channel, &mut message)?;
     let Reply::Log(begin) = Reply::decode(&message)? else { return Err(out_of_turn()) };
 

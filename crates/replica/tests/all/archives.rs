@@ -145,7 +145,7 @@ fn an_archive_that_cannot_be_opened_retains_the_log() {
     assert_eq!(last_id(&restore(&backups, "/restored", &to(Target::Latest))), 804);
 }
 
-/// What a killed server has archived counts, also what the description does not tell of yet.
+/// What a killed server has archived counts, also what is not in the description yet.
 #[test]
 fn a_run_has_more_than_its_description_says() {
     let (disk, backups) = (SimulatedDisk::new(), SimulatedDisk::new());
