@@ -103,15 +103,16 @@ impl LogCopy {
         self.point
     }
 
-    /// Begins a segment, whose header is given as it is in its file. A segment that has begun already is passed over.
+    /// Begins a segment, whose header is given as it is in its file. A segment that has begun already is passed over. Returns
+    /// whether it has begun just now.
     ///
     /// Error: XX001 if it is no header of a segment that can follow.
-    pub fn begin_segment(&mut self, header: &[u8; SEGMENT_HEADER_LEN]) -> Result<()> {
+    pub fn begin_segment(&mut self, header: &[u8; SEGMENT_HEADER_LEN]) -> Result<bool> {
         let name = SegmentHeader::name_in(header);
         let path = self.directory.join(name.to_string());
         let header = SegmentHeader::decode(header, &path, name, self.database)?;
         if self.segments.iter().any(|segment| segment.header == header) {
-            return Ok(());
+            return Ok(false);
         }
         let follows = match self.segments.back() {
             None => (header.first..=header.end()).contains(&self.point.lsn),
@@ -144,19 +145,28 @@ impl LogCopy {
             last.end = header.first;
         }
         self.segments.push_back(Copied { header, end: header.end(), file });
-        Ok(())
+        Ok(true)
     }
 
-    /// Appends whole groups, whose segments have begun. They are durable after [`LogCopy::sync`].
+    /// The header of the segment that has begun last.
+    pub fn last_segment(&self) -> Option<SegmentHeader> {
+        self.segments.back().map(|last| last.header)
+    }
+
+    /// Appends whole groups, whose segments have begun. They are durable after [`LogCopy::sync`]. After an error nothing has been
+    /// appended, and they can be appended again.
     ///
     /// Error: XX001 if they are no groups that follow.
     pub fn append(&mut self, groups: &[u8]) -> Result<()> {
-        let (begin, mut rest) = (self.point.lsn, groups);
-        while !rest.is_empty() {
-            let length = self.check(rest)?;
-            rest = &rest[length..];
+        let (begin, mut rest) = (self.point, groups);
+        let mut appended = Ok(());
+        while !rest.is_empty() && appended.is_ok() {
+            appended = self.check(rest).map(|length| rest = &rest[length..]);
         }
-        self.write(groups, begin)?;
+        if let Err(error) = appended.and_then(|()| self.write(groups, begin.lsn)) {
+            self.point = begin;
+            return Err(error);
+        }
         let end = self.point.lsn;
         while self.segments.len() > 1 && self.segments[0].end <= end {
             self.segments.pop_front();

@@ -22,7 +22,9 @@ pub use follower::{Follower, Waited};
 pub use format::{DatabaseId, LogPoint, SegmentHeader};
 pub use pins::{Pin, Pinned, Released};
 pub use reader::Reader;
-pub use record::{CellReader, CellWriter, RawRecord, Record, Records, RedoBuffer, RedoMark, SpilledChunks};
+pub use record::{
+    BatchColumns, CellReader, CellWriter, RawRecord, Record, Records, RedoBuffer, RedoMark, SpilledChunks,
+};
 pub use spill::{Kept, SpillReader, Spills, spill_name};
 pub use window::{Entry, Group};
 pub use writer::{Log, LogOptions};

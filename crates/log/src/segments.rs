@@ -16,6 +16,8 @@
 //! A segment takes at most half of what is free on the disk, so that the log never leaves a checkpoint, which frees the log,
 //! without space. Where less is free, commits get segments of the length that they need, except for a reserve. The first segment of
 //! an epoch may take what the opening has given back: a restart does not refuse what was accepted before it.
+//!
+//! A log that is [received](crate::Log::receive) has the segments of the log that it is a copy of: none is prepared here.
 
 use crate::format::{
     DATA_START, DatabaseId, FORMAT_VERSION, GROUP_ALIGNMENT, SEGMENT_HEADER_LEN, SegmentHeader, SegmentName,
@@ -100,6 +102,18 @@ impl Written {
         self.used.lock().back().copied()
     }
 
+    /// Notes that a segment of a log that is received has begun. It may take the place of the last one.
+    pub fn begin_received(&self, header: SegmentHeader) {
+        let mut used = self.used.lock();
+        if used.back().is_some_and(|last| last.header.number == header.number) {
+            used.pop_back();
+        }
+        if let Some(last) = used.back_mut() {
+            last.end = header.first;
+        }
+        used.push_back(Used { header, end: header.end() });
+    }
+
     /// The header of the last segment that begins at a position or before it. `None` if none has been written to.
     pub fn header_at(&self, lsn: Lsn) -> Option<SegmentHeader> {
         let used = self.used.lock();
@@ -133,6 +147,8 @@ pub struct Segments {
     database: DatabaseId,
     /// The epoch of new segments.
     epoch: Epoch,
+    /// Whether the log is received: then there are no new segments but those of another log.
+    is_received: bool,
     /// The length up to which new files grow; files that were found may have another length.
     file_bytes: u64,
     /// Where the epoch begins.
@@ -224,8 +240,9 @@ fn check_segment(
 }
 
 impl Segments {
-    /// Takes over the files in `directory`, in which reading has ended at `at`, and begins a new epoch there, later than `last`.
-    /// Syncs what a reader has read up to `at`, and removes leftovers of a crash. Succeeds on a full disk unless the log is new.
+    /// Takes over the files in `directory`, in which reading has ended at `at`, and begins a new epoch there, later than `last`,
+    /// unless the log `is_received`. Syncs what a reader has read up to `at`, and removes leftovers of a crash. Succeeds on a full
+    /// disk unless the log is new.
     pub fn open(
         disk: Arc<dyn Disk>,
         directory: &Path,
@@ -233,12 +250,13 @@ impl Segments {
         file_bytes: u64,
         at: Lsn,
         last: Epoch,
+        is_received: bool,
     ) -> Result<Segments> {
         assert!(file_bytes > DATA_START && file_bytes.is_multiple_of(8));
         disk.create_directory(directory)?;
         let names = segment_names(&*disk, directory)?;
         let last = names.iter().map(|name| name.epoch).fold(last, Epoch::max);
-        let epoch = last.0.checked_add(1).ok_or_else(|| {
+        let epoch = last.0.checked_add(u64::from(!is_received)).ok_or_else(|| {
             let message =
                 format!("a file in \"{}\" has an impossible epoch in its name", directory.display());
             Error::new(SqlState::DATA_CORRUPTED, message).with_hint("Move that file away.")
@@ -248,13 +266,14 @@ impl Segments {
             directory: directory.to_owned(),
             database,
             epoch: Epoch(epoch),
+            is_received,
             file_bytes,
             begin: at,
             written: Arc::new(Written {
                 disk: disk.clone(),
                 directory: directory.to_owned(),
                 used: Mutex::default(),
-                has_begun: AtomicBool::new(false),
+                has_begun: AtomicBool::new(is_received),
             }),
             ready: VecDeque::new(),
             spares: Vec::new(),
@@ -289,7 +308,8 @@ impl Segments {
             if name == PREPARING {
                 segments.disk.remove(&path)?;
             } else if name.ends_with(SPARE_SUFFIX) {
-                if segments.disk.open(&path)?.len()? == file_bytes && segments.spares.len() < KEPT_SPARES {
+                let is_of_use = segments.spares.len() < KEPT_SPARES && !is_received;
+                if is_of_use && segments.disk.open(&path)?.len()? == file_bytes {
                     segments.spares.push(path);
                 } else {
                     segments.disk.remove(&path)?;
@@ -304,6 +324,13 @@ impl Segments {
             segments.spares.extend(spare);
         }
         segments.disk.sync_directory(directory)?;
+        if is_received {
+            // Its copy continues there.
+            if let Some(last) = segments.written.used.lock().back_mut() {
+                last.end = last.header.end();
+            }
+            return Ok(segments);
+        }
         if let Some(newest) = newest {
             assert!(at <= newest.header.end(), "the log continues where reading it ended");
             segments.give_back_rest(&newest, at)?;
@@ -338,7 +365,7 @@ impl Segments {
     fn dismiss(&mut self, name: SegmentName, more: usize) -> Result<Option<PathBuf>> {
         let path = self.directory.join(name.to_string());
         let length = self.disk.open(&path)?.len()?;
-        if self.spares.len() + more < KEPT_SPARES && length == self.file_bytes {
+        if self.spares.len() + more < KEPT_SPARES && length == self.file_bytes && !self.is_received {
             let spare = self.directory.join(numbered(name.number, name.epoch, SPARE_SUFFIX));
             self.disk.rename(&path, &spare)?;
             Ok(Some(spare))
@@ -585,7 +612,7 @@ impl Segments {
             };
             let Some(first) = first else { break };
             if !self.is_free(&first, count) {
-                if first.header.epoch != self.epoch && !self.last_is_cut {
+                if first.header.epoch != self.epoch && !self.last_is_cut && !self.is_received {
                     let opened = self.disk.open(&self.directory.join(first.header.name().to_string()));
                     outcome = opened.and_then(|file| self.cut(&*file, DATA_START));
                 }
@@ -613,7 +640,8 @@ impl Segments {
     pub fn has_whole(&self) -> bool {
         let used = self.written.used.lock();
         let Some(first) = used.front() else { return false };
-        self.is_free(first, used.len()) || first.header.epoch != self.epoch && !self.last_is_cut
+        self.is_free(first, used.len())
+            || first.header.epoch != self.epoch && !self.last_is_cut && !self.is_received
     }
 
     /// The LSN of the first byte that is retained.

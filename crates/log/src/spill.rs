@@ -151,7 +151,8 @@ impl Spills {
         if removed { self.disk.sync_directory(&self.directory) } else { Ok(()) }
     }
 
-    fn keep(&self, kept: Kept) {
+    /// Keeps a file until the log before the end of its entry is removed.
+    pub(crate) fn keep(&self, kept: Kept) {
         self.kept_bytes.fetch_add(kept.bytes, Ordering::Relaxed);
         self.kept.lock().push(kept);
     }

@@ -25,15 +25,19 @@
 //! Invariant: the queue ends before `allocated`, with its group's header and padding; so all committers of a group are
 //! counted together, and the leader finds the segments that it needs.
 //!
+//! The log of a replica is *received*: groups and headers of segments of another log are stored as they are ([`Log::receive`]). Then
+//! nothing is appended here; the leader syncs what has been stored.
+//!
 //! After a failed write or sync it is unknown what is on disk, and another sync may report a success
 //! that never happened. So the log fails permanently: every commit that was not durable by then gets the
 //! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
+use crate::copy::LogCopy;
 use crate::follower::{Follower, Waited};
 use crate::format::{
-    DATA_START, ENTRY_HEADER_LEN, FORMAT_VERSION, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint, Seal,
-    encode_entry_header, seal_group,
+    DATA_START, ENTRY_HEADER_LEN, FORMAT_VERSION, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint,
+    SEGMENT_HEADER_LEN, Seal, encode_entry_header, seal_group,
 };
 use crate::pins::{Pin, Pinned, Pins, Released};
 use crate::record::RedoBuffer;
@@ -121,6 +125,8 @@ pub(crate) struct Shared {
     writer: Mutex<Writer>,
     /// The leader locks it only when it needs another segment.
     segments: Arc<Mutex<Segments>>,
+    /// Whether it stores the groups of another log.
+    is_received: bool,
     pub written: Arc<Written>,
     pub spills: Arc<Spills>,
     pins: Arc<Pins>,
@@ -242,6 +248,8 @@ struct Writer {
     last: LogPoint,
     /// The next group's first chunk.
     spare: Vec<u8>,
+    /// If the log is received: what stores it.
+    copy: Option<LogCopy>,
 }
 
 /// A background thread sleeps here until it gets a request.
@@ -281,9 +289,36 @@ impl Log {
         at: LogPoint,
         options: LogOptions,
     ) -> Result<Log> {
+        Log::open_as(disk, directory, database, at, options, false)
+    }
+
+    /// Opens the log in `directory` to be [received](Log::receive) from `at` on, where its [`crate::Reader`] ended. No epoch begins.
+    pub fn open_to_receive(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        database: DatabaseId,
+        at: LogPoint,
+        options: LogOptions,
+    ) -> Result<Log> {
+        Log::open_as(disk, directory, database, at, options, true)
+    }
+
+    fn open_as(
+        disk: Arc<dyn Disk>,
+        directory: &Path,
+        database: DatabaseId,
+        at: LogPoint,
+        options: LogOptions,
+        is_received: bool,
+    ) -> Result<Log> {
         let LogPoint { lsn: begin, epoch: last, .. } = at;
         let file_bytes = options.segment_bytes;
-        let segments = Segments::open(disk.clone(), directory, database, file_bytes, begin, last)?;
+        let segments =
+            Segments::open(disk.clone(), directory, database, file_bytes, begin, last, is_received)?;
+        let copy = match is_received {
+            true => Some(LogCopy::open(disk.clone(), directory, database, at)?),
+            false => None,
+        };
         let (allocated, epoch, retained) = (segments.allocated(), segments.epoch(), segments.begin());
         let written = segments.written().clone();
         let segments = Arc::new(Mutex::new(segments));
@@ -323,16 +358,18 @@ impl Log {
                 segment: None,
                 last: at,
                 spare: Vec::with_capacity(options.chunk_bytes),
+                copy,
             }),
             written,
             segments,
+            is_received,
             spills,
             pins: Arc::default(),
             removed: Mutex::new(Removed { superfluous: retained, gone: retained }),
             lacked_space: AtomicBool::new(false),
             flusher: Signal::default(),
             preparer: Signal {
-                request: Mutex::new(PreparerRequest { stop: false, wanted: true }),
+                request: Mutex::new(PreparerRequest { stop: false, wanted: !is_received }),
                 sent: Condvar::new(),
             },
         });
@@ -395,6 +432,7 @@ impl Log {
     /// Error: 53100 if the disk is full, which harms nothing; the cause of the log's failure.
     #[cold]
     pub fn make_room(&self, length: usize) -> Result<()> {
+        assert!(!self.shared.is_received, "nothing is appended to a log that is received");
         self.check()?;
         let shared = &*self.shared;
         let allocated = {
@@ -413,6 +451,43 @@ impl Log {
             }
             outcome => outcome,
         }
+    }
+
+    /// Stores the header of a segment of the log that this one is a copy of. One that is known already is passed over.
+    ///
+    /// Errors: XX001 if it is no header of a segment that can follow; 53100, 58030, after which it can be received again.
+    pub fn receive_segment(&self, header: &[u8; SEGMENT_HEADER_LEN]) -> Result<()> {
+        let mut writer = self.shared.writer.lock();
+        let copy = writer.copy.as_mut().expect("the log is received");
+        if copy.begin_segment(header)? {
+            self.shared.written.begin_received(copy.last_segment().expect("it has just begun"));
+        }
+        Ok(())
+    }
+
+    /// Stores whole groups of the log that this one is a copy of, whose segments have been received. They are on disk after
+    /// [`Log::wait_durable`]. Returns where they end.
+    ///
+    /// Errors: XX001 if they are no groups that follow; 53100, 58030, after which they can be received again; the cause of the log's
+    /// failure.
+    pub fn receive(&self, groups: &[u8]) -> Result<LogPoint> {
+        self.check()?;
+        let mut writer = self.shared.writer.lock();
+        let copy = writer.copy.as_mut().expect("the log is received");
+        copy.append(groups)?;
+        let point = copy.point();
+        self.shared.queue.lock().begin = point.lsn;
+        Ok(point)
+    }
+
+    /// The place up to which groups have been received.
+    pub fn received(&self) -> LogPoint {
+        self.shared.writer.lock().copy.as_ref().expect("the log is received").point()
+    }
+
+    /// Keeps a spill file that a group names which has been received.
+    pub fn keep_received(&self, kept: Kept) {
+        self.shared.spills.keep(kept);
     }
 
     /// Returns once everything before `lsn` is on disk; writes it if no other thread does.
@@ -784,8 +859,14 @@ impl Shared {
         QueuedGroup { chunks, entries, newest, begin, end }
     }
 
-    /// Writes and syncs a group.
+    /// Writes and syncs a group, or syncs what has been received.
     fn flush(&self, writer: &mut Writer, mut group: QueuedGroup) -> Result<()> {
+        if let Some(copy) = &mut writer.copy {
+            copy.sync()?;
+            writer.last = copy.point();
+            self.durable.store(writer.last.lsn.0, Ordering::Release);
+            return Ok(());
+        }
         if group.entries == 0 {
             return Ok(());
         }

@@ -10,7 +10,9 @@ use firn_base::{Error, Result, SqlState};
 use firn_replica::Channel;
 use firn_replica::archive::{Archiver, ArchiverStatus};
 use firn_session::Database;
-use firn_session::server::{ArchiverCounts, ReplicationFacts, ServerDatabase as _};
+use firn_session::server::{
+    ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _,
+};
 use firn_wire::{ReplicationChannel, ReplicationService};
 
 use crate::client::{Client, Report, Target};
@@ -59,6 +61,20 @@ impl ReplicationFacts for Facts {
             failed: status.failures,
             last_failed: status.last_failure.map(|(segment, at, _)| (segment, at)),
         })
+    }
+
+    fn receiver(&self) -> Option<ReceiverFacts> {
+        None
+    }
+
+    fn senders(&self) -> Vec<SenderFacts> {
+        Vec::new()
+    }
+
+    fn pause_replay(&self, _pause: bool) {}
+
+    fn is_replay_paused(&self) -> bool {
+        false
     }
 }
 

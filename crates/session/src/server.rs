@@ -39,7 +39,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 pub use crate::connection::Ran;
-pub use firn_sql::activity::{ArchiverCounts, ClientCertificate, Encryption, ReplicationFacts};
+pub use firn_sql::activity::{
+    ArchiverCounts, ClientCertificate, Encryption, ReceiverFacts, ReplicationFacts, SenderFacts,
+};
 pub use firn_sql::parse::{Numbered, Parsed, number_named_parameters, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
 pub use firn_sql::{Datum, ResultChunk, RowChunk};

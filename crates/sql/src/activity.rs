@@ -9,7 +9,7 @@ use crate::copy::Progress;
 use crate::notifications::Notifications;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, Weak};
-use firn_base::{Cancel, SqlState};
+use firn_base::{Cancel, Lsn, SqlState};
 use firn_txn::{Abort, Engine};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -273,6 +273,70 @@ pub struct Sessions {
 pub trait ReplicationFacts: Send + Sync {
     /// What the archiver has done; `None` without one.
     fn archiver(&self) -> Option<ArchiverCounts>;
+
+    /// What a replica has received; `None` in a primary.
+    fn receiver(&self) -> Option<ReceiverFacts>;
+
+    /// The connections over which others receive this server's log, in the order in which they began.
+    fn senders(&self) -> Vec<SenderFacts>;
+
+    /// Stops or continues replay in a replica. No effect in a primary.
+    fn pause_replay(&self, pause: bool);
+
+    /// Whether replay has been stopped.
+    fn is_replay_paused(&self) -> bool;
+}
+
+/// What a replica has received. Times are in microseconds since 1970 UTC.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ReceiverFacts {
+    /// The server whose log it receives: its host, and its port.
+    pub server: (String, u16),
+    /// Whether it is connected.
+    pub is_connected: bool,
+    /// The epoch of what it has received last.
+    pub epoch: u64,
+    /// Where receiving began since it was started.
+    pub begun: Lsn,
+    /// Up to where it has received the log.
+    pub received: Lsn,
+    /// Up to where that is on disk.
+    pub flushed: Lsn,
+    /// Up to where the log of the server is on disk, as it has said last.
+    pub available: Lsn,
+    /// When the last message has come, and when the server had sent it.
+    pub last_message: Option<(i64, i64)>,
+    /// When the group was sealed that has been replayed last.
+    pub replayed_time: Option<i64>,
+    /// Why receiving or replay has failed last, if it has not succeeded since.
+    pub last_error: Option<String>,
+}
+
+/// A connection over which another server receives the log. Times are in microseconds since 1970 UTC.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SenderFacts {
+    /// The session.
+    pub session: u32,
+    /// The name that the other side has given itself.
+    pub name: String,
+    /// The address and port of the other side, unless it is connected by a Unix domain socket.
+    pub client: Option<(IpAddr, u16)>,
+    /// When it was connected.
+    pub begun: i64,
+    /// Whether it lags behind: what it has not been sent yet is more than what is in transit.
+    pub is_catching_up: bool,
+    /// Up to where the log has been sent.
+    pub sent: Lsn,
+    /// Up to where the other side has received it.
+    pub written: Lsn,
+    /// Up to where it is on disk there.
+    pub flushed: Lsn,
+    /// Up to where it has been replayed there.
+    pub replayed: Lsn,
+    /// How long it took until what was written here was received, was on disk, and was replayed there. In microseconds.
+    pub lags: [Option<i64>; 3],
+    /// When the other side has sent its last answer.
+    pub reply_time: Option<i64>,
 }
 
 /// What `pg_stat_archiver` shows. Times are in microseconds since 1970 UTC.
@@ -377,6 +441,11 @@ impl Sessions {
     /// What the archiver has done since the database was opened.
     pub fn archiver(&self) -> ArchiverCounts {
         self.replication.get().and_then(|facts| facts.archiver()).unwrap_or_default()
+    }
+
+    /// What shows replication, if there is any.
+    pub fn replication(&self) -> Option<&dyn ReplicationFacts> {
+        self.replication.get().map(|facts| &**facts)
     }
 
     /// When the database was opened: microseconds since 1970 UTC.

@@ -362,7 +362,7 @@ impl SessionServices for Services {
             running.iter().any(|running| running.session == self.activity.id() && running.writes)
         };
         if number == 0 && (draws || has_written()) {
-            number = self.engine.draw_number();
+            number = self.engine.draw_number()?;
             kept.store(number, Ordering::Relaxed);
         }
         Ok((number != 0).then_some(number as i64))

@@ -11,6 +11,7 @@
 //! | it was inserted, and perhaps changed then | a record that it shares with all such rows of its block |
 //! | it was changed, any number of times | one record: the first value of each column |
 //! | it was deleted | a record |
+//! | another row was inserted in its slot | a record with all of its columns |
 //! | it was inserted and deleted; it was locked; any change that was undone | nothing |
 //!
 //! Readers walk the chains meanwhile. One store puts a record in the place of others, into the newer
@@ -54,7 +55,7 @@ const SETTLED_AHEAD: usize = 8;
 
 /// Undo records that only the oldest snapshots need. Owned by the collector.
 pub struct Attic {
-    /// Updates and deletes, in the order of their stamps.
+    /// Updates, deletes and refills, in the order of their stamps.
     records: VecDeque<OwnRecord>,
     /// Records merged from older ones, unordered, and a time than which none of them is older.
     joined: Vec<OwnRecord>,
@@ -181,7 +182,7 @@ impl Attic {
                 Change::Lock => {
                     replace(record, record.slot(), record.older(guard), guard);
                 }
-                Change::Update | Change::Delete => {
+                Change::Update | Change::Delete | Change::Refill => {
                     if self.take_in_change(table, record, active, garbage, guard) {
                         dead.push((table, record.block().row(record.slot())));
                     }
@@ -224,7 +225,7 @@ impl Attic {
         shared
     }
 
-    /// Takes in a record of an update or a delete. Returns whether its row is now dead to every snapshot.
+    /// Takes in a record of an update, a delete or a refill. Returns whether its row is now dead to every snapshot.
     fn take_in_change(
         &mut self,
         table: &Arc<Table>,
@@ -242,7 +243,7 @@ impl Attic {
         // Most changes are of rows that have changed before.
         if record.change() == Change::Update
             && active.see_both_or_none(time_of(older), time_of(record))
-            && (older.is_insert() || older.change() == Change::Update && record.covered_by(older))
+            && (older.is_insert() || older.has_entries() && record.covered_by(older))
         {
             replace(record, slot, Some(older), guard);
             table.purge_before_image(record, Some(older), &mut garbage.purges, guard);
@@ -327,8 +328,9 @@ impl Attic {
             (Change::Delete, _) if older.is_insert() => {
                 replace(record, slot, None, guard);
                 self.let_go(record);
-                clean_up(&table, record, Change::Delete, garbage, guard);
-                table.free_slot(record.block().row(slot));
+                if clean_up(&table, record, Change::Delete, garbage, guard) {
+                    table.free_slot(record.block().row(slot));
+                }
                 None
             }
             (Change::Update, _) if older.is_insert() || record.covered_by(older) => {
@@ -383,6 +385,10 @@ impl Attic {
                     keys.extend(table.keys_before(next, guard));
                     top
                 }
+                (Some(under), Change::Update) if under.change() == Change::Refill => {
+                    keys.extend(table.keys_before(next, guard));
+                    top
+                }
                 (Some(under), Change::Update) if under.change() == Change::Update => {
                     keys.extend(table.keys_before(next, guard));
                     if next.covered_by(under) {
@@ -394,8 +400,8 @@ impl Attic {
                     }
                 }
                 (Some(under), Change::Delete) if under.is_insert() => {
-                    debug_assert!(next == record, "a deleted row does not change");
-                    dead = true;
+                    // Its slot may have another row since.
+                    dead |= next == record;
                     None
                 }
                 // As it is in the chain.

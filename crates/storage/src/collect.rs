@@ -168,8 +168,8 @@ pub(crate) fn before<'g>(record: Record<'g>, slot: Slot, guard: &'g Guard) -> Op
     None
 }
 
-/// Removes index entries that only a record, the oldest of its chain, still needed. Returns whether its row
-/// is dead to every snapshot.
+/// Removes index entries that only a record, which has left its chain as the oldest one, still needed. Returns whether its
+/// slot is free: its row is dead to every snapshot, and no other row has the slot.
 pub(crate) fn clean_up(
     table: &Arc<Table>,
     record: Record<'_>,
@@ -179,12 +179,14 @@ pub(crate) fn clean_up(
 ) -> bool {
     match (change, record.undone()) {
         (Change::Insert, undone) => undone,
+        // Its keys go with the record of the row that has the slot now.
+        (Change::Delete, false) if record.block().newest(record.slot(), guard).is_some() => false,
         (Change::Delete, false) => {
             garbage.purges.finish_row(record.block(), record.slot(), guard);
             table.remove_entries(record.block().row(record.slot()), guard);
             true
         }
-        (Change::Update, false) => {
+        (Change::Update | Change::Refill, false) => {
             table.purge_before_image(record, None, &mut garbage.purges, guard);
             false
         }

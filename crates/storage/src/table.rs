@@ -8,7 +8,8 @@
 //! Invariants:
 //! - An index has an entry for every key of every version of a row, except waiting keys (`index/waiting.rs`)
 //!   of a running statement. It has further entries only until they are collected.
-//! - A slot is given out again only when no snapshot can see anything in it.
+//! - A slot is given out again only when no snapshot can see anything in it. Tables of replicas are an exception
+//!   (`table/replay.rs`).
 
 mod claims;
 mod duplicates;
@@ -17,6 +18,7 @@ mod locks;
 mod main;
 mod private;
 mod purge;
+mod replay;
 mod restore;
 mod sample;
 mod slots;
@@ -48,6 +50,7 @@ pub use restore::Restored;
 pub use slots::Move;
 use smallvec::SmallVec;
 use std::any::Any;
+use std::collections::HashSet;
 use std::ops::{Bound, Range};
 
 /// Rows to be inserted together.
@@ -154,6 +157,9 @@ pub struct Table {
     emptied: Mutex<Vec<BlockNumber>>,
     /// The memory that they share.
     nothing: OnceLock<Arc<CountedMemory>>,
+    /// In the tables of a replica, whose rows get the slots that the log names: the slots without a row and without versions
+    /// that have been passed. `free` is empty then.
+    vacant: OnceLock<Mutex<HashSet<RowId>>>,
     /// Slots of dead rows; they are used before new ones.
     free: Mutex<Vec<RowId>>,
     free_count: AtomicUsize,
@@ -189,6 +195,7 @@ impl Table {
             filling: AtomicU64::new(slots::NONE),
             emptied: Mutex::new(Vec::new()),
             nothing: OnceLock::new(),
+            vacant: OnceLock::new(),
             free: Mutex::new(Vec::new()),
             free_count: AtomicUsize::new(0),
             rows: AtomicI64::new(0),
@@ -935,6 +942,7 @@ impl Table {
                 block.set_present(slot, true);
             }
             Change::Lock => {}
+            Change::Refill => self.undo_refill(record, guard),
             Change::Update => {
                 let affected: SmallVec<[&Arc<Index>; 4]> =
                     self.indexes.get(guard).all().iter().filter(|index| changes(index, record)).collect();

@@ -160,6 +160,7 @@ impl UndoBuffer {
         &mut self,
         block: &Block,
         slot: Slot,
+        change: Change,
         columns: usize,
         remember: impl FnOnce(&mut EntryWriter),
     ) -> NonNull<UndoHeader> {
@@ -167,7 +168,7 @@ impl UndoBuffer {
         let at = self.reserve(most);
         let place = Place { owner: self.owner, block, slot };
         // SAFETY: just reserved.
-        let (record, bytes) = unsafe { place.write_update(at, columns, remember) };
+        let (record, bytes) = unsafe { place.write_update(at, change, columns, remember) };
         self.used -= most - bytes;
         self.list(record);
         record
@@ -276,10 +277,10 @@ impl OwnRecord {
         OwnRecord::new(unsafe { place.write_insert_many(allocate(version::INSERT_MANY_LEN), 0) })
     }
 
-    /// A copy of a record, of an update or a delete.
+    /// A copy of a record, of an update, a delete or a refill.
     pub fn copy(record: Record<'_>) -> OwnRecord {
         match record.change() {
-            Change::Update => OwnRecord::of_update(record, record.entries()),
+            Change::Update | Change::Refill => OwnRecord::of_update(record, record.entries()),
             change => {
                 let place = Place { owner: record.stamp(), block: record.block(), slot: record.slot() };
                 // SAFETY: just allocated, with enough room.
@@ -294,7 +295,7 @@ impl OwnRecord {
         OwnRecord::of_update(newer, older.entries().chain(newer.entries().filter(is_new)))
     }
 
-    /// A record of an update of the same row as `record` and at the same time.
+    /// A record of the same change as `record`, of the same row and at the same time.
     fn of_update(
         record: Record<'_>,
         entries: impl Iterator<Item = (ColumnId, RawCell)> + Clone,
@@ -306,7 +307,7 @@ impl OwnRecord {
         // SAFETY: just allocated. The record is shorter than the longest one of this many columns, and has
         // exactly the size that was computed from the same entries.
         let (record, written) = unsafe {
-            place.write_update(at, columns, |writer| {
+            place.write_update(at, record.change(), columns, |writer| {
                 entries.for_each(|(column, cell)| writer.put(column, cell))
             })
         };

@@ -14,6 +14,10 @@
 //! there. It gives the row to its transaction until that ends or releases the row, as any change does, and
 //! does not affect readers.
 //!
+//! The rows of a replica get the slots that the log names (`table/replay.rs`). There another row may get the slot of a
+//! deleted one that some snapshot still sees. The chain then continues: a record of [`Change::Refill`] has all
+//! columns of the former row, and the record below it is that row's deletion.
+//!
 //! `newer` refers to the record that is before this one, so that the collector removes the oldest record of a
 //! long chain without walking down to it. Readers follow `older` only.
 //!
@@ -54,6 +58,9 @@ pub(crate) enum Change {
     Delete,
     /// Nothing changed: the row was locked.
     Lock,
+    /// A row was inserted into the slot of a deleted one that some snapshot may still see; the entries have all
+    /// columns of that one.
+    Refill,
 }
 
 /// The header of a record.
@@ -285,7 +292,9 @@ impl<'g> Record<'g> {
             Change::Insert | Change::Lock => HEADER_LEN,
             Change::Delete => HEADER_LEN + 8 * usize::from(self.header().entries),
             Change::InsertMany => INSERT_MANY_LEN,
-            Change::Update => HEADER_LEN + self.entries().map(|(_, cell)| entry_bytes(cell)).sum::<usize>(),
+            Change::Update | Change::Refill => {
+                HEADER_LEN + self.entries().map(|(_, cell)| entry_bytes(cell)).sum::<usize>()
+            }
         }
     }
 
@@ -323,8 +332,14 @@ impl<'g> Record<'g> {
             Change::Insert => 1,
             // SAFETY: such a record has one word of payload (`write_insert_many`).
             Change::InsertMany => unsafe { self.payload().read() as u32 },
-            Change::Update | Change::Delete | Change::Lock => 0,
+            Change::Update | Change::Delete | Change::Lock | Change::Refill => 0,
         }
+    }
+
+    /// Whether it has former values of columns.
+    #[inline]
+    pub fn has_entries(self) -> bool {
+        matches!(self.change(), Change::Update | Change::Refill)
     }
 
     #[inline]
@@ -336,7 +351,7 @@ impl<'g> Record<'g> {
     /// The changed columns with their former values.
     #[inline]
     pub fn entries(self) -> Entries<'g> {
-        let left = if self.change() == Change::Update { self.header().entries } else { 0 };
+        let left = if self.has_entries() { self.header().entries } else { 0 };
         Entries { next: self.payload(), left, life: PhantomData }
     }
 
@@ -447,7 +462,7 @@ impl Place<'_> {
         }
     }
 
-    /// Writes a record of [`Change::Update`]; `remember` writes the former values of `columns` columns.
+    /// Writes a record of [`Change::Update`] or [`Change::Refill`]; `remember` writes the former values of `columns` columns.
     /// Returns the number of its bytes.
     ///
     /// # Safety
@@ -456,9 +471,11 @@ impl Place<'_> {
     pub unsafe fn write_update(
         &self,
         at: NonNull<u8>,
+        change: Change,
         columns: usize,
         remember: impl FnOnce(&mut EntryWriter),
     ) -> (NonNull<UndoHeader>, usize) {
+        debug_assert!(matches!(change, Change::Update | Change::Refill));
         // SAFETY: by the caller.
         unsafe {
             let begin = at.byte_add(HEADER_LEN).cast::<u64>();
@@ -466,7 +483,7 @@ impl Place<'_> {
             remember(&mut entries);
             let bytes = HEADER_LEN + entries.next.byte_offset_from_unsigned(begin);
             debug_assert!(entries.left == 0, "a record holds every changed column");
-            (self.write_header(at, Change::Update, columns as u16), bytes)
+            (self.write_header(at, change, columns as u16), bytes)
         }
     }
 }
@@ -517,6 +534,10 @@ pub(crate) fn undo_unseen<'g>(
             Change::Insert | Change::InsertMany => return false,
             Change::Delete => present = true,
             Change::Update => restore_columns(record, columns, cells),
+            Change::Refill => {
+                present = false;
+                restore_columns(record, columns, cells);
+            }
             Change::Lock => {}
         }
         next = record.older(guard);

@@ -218,7 +218,20 @@ impl WriteSet {
         columns: usize,
         remember: impl FnOnce(&mut EntryWriter),
     ) -> Record<'static> {
-        let at = self.undo.push_update(block, slot, columns, remember);
+        let at = self.undo.push_update(block, slot, Change::Update, columns, remember);
+        // SAFETY: as above.
+        unsafe { Record::from_raw(at) }
+    }
+
+    /// A record of a row in the slot of a deleted one; `remember` gets all columns of that one.
+    pub(crate) fn push_refill(
+        &mut self,
+        block: &Block,
+        slot: Slot,
+        columns: usize,
+        remember: impl FnOnce(&mut EntryWriter),
+    ) -> Record<'static> {
+        let at = self.undo.push_update(block, slot, Change::Refill, columns, remember);
         // SAFETY: as above.
         unsafe { Record::from_raw(at) }
     }
@@ -445,6 +458,6 @@ pub(crate) fn columns_set_by(record: Record<'_>) -> ColumnSet {
     match record.change() {
         Change::Update => record.entries().map(|(column, _)| column).collect(),
         Change::Lock => ColumnSet::NONE,
-        Change::Insert | Change::InsertMany | Change::Delete => ColumnSet::ALL,
+        Change::Insert | Change::InsertMany | Change::Delete | Change::Refill => ColumnSet::ALL,
     }
 }

@@ -1,4 +1,5 @@
-//! Replay of redo: applies commits, as the log has them, to tables that no transaction uses yet.
+//! Recovery's replay of redo: applies commits, as the log has them, to tables that no transaction uses yet. Beside transactions,
+//! [`crate::replay`] does.
 //!
 //! One reader divides the log into groups and applies what concerns the whole database, the catalog and the
 //! sequences. Workers apply the rows, each those of its share of the blocks, in log order. Changes of
@@ -22,10 +23,13 @@ use firn_base::disk::Disk;
 use firn_base::sync::{Arc, RwLock, mpsc};
 use firn_base::types::Width;
 use firn_base::{
-    Cell, ColumnId, Epoch, Error, Lsn, Representation, Result, RowId, SqlState, TableId, Time, thread,
+    Cell, ColumnId, Epoch, Error, Lsn, Representation, Result, RowId, Slot, Snapshot, SqlState, TableId,
+    Time, thread,
 };
-use firn_log::{CellReader, Entry, Group, Kept, RawRecord, Reader, Record, Records, SpillReader};
-use firn_storage::{LONGEST_STRING_BYTES, Restored, Table, TableOptions};
+use firn_log::{
+    BatchColumns, CellReader, Entry, Group, Kept, RawRecord, Reader, Record, Records, SpillReader,
+};
+use firn_storage::{Guard, LONGEST_STRING_BYTES, Restored, Table, TableOptions, WriteSet};
 use smallvec::SmallVec;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -249,14 +253,14 @@ struct Worker<'a> {
 }
 
 /// How many records before it is applied a row is prefetched.
-const AHEAD: usize = 16;
+pub(crate) const AHEAD: usize = 16;
 
 impl Worker<'_> {
     fn run(&mut self, batches: &mpsc::Receiver<Groups>) -> Result<()> {
         while let Ok(groups) = batches.recv() {
             let known = self.known;
             let entries = || groups.iter().flat_map(Group::entries).filter(move |entry| entry.time > known);
-            let mut ahead = Ahead { entries: entries(), records: Records::new(&[]) };
+            let mut ahead = Ahead::of(entries());
             (0..AHEAD).for_each(|_| self.prefetch(&mut ahead));
             for entry in entries() {
                 let shown = if entry.time <= self.shown_until { Shown::Maybe } else { Shown::No };
@@ -317,9 +321,7 @@ impl Worker<'_> {
             && self.owns(id, row)
             && let Some(Some(target)) = self.mine.get(id.0 as usize)
         {
-            let known = |column: &ColumnId| column.index() < target.columns.len();
-            let columns: SmallVec<[ColumnId; 24]> = record.updated_columns().filter(known).collect();
-            target.table.prefetch(row, &columns);
+            target.prefetch(&record, row);
         }
     }
 
@@ -346,7 +348,7 @@ impl Worker<'_> {
 /// Whether a row may already include a record's change and later ones: a checkpoint reads block by block. The
 /// later changes have records too, so that the final row is the same.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Shown {
+pub(crate) enum Shown {
     /// An insert of a row that exists is skipped: another one will be deleted and inserted again by later
     /// records. A row that does not exist has been deleted since.
     Maybe,
@@ -355,14 +357,18 @@ enum Shown {
 }
 
 /// The records that are applied soon. The error of a damaged one is reported when it is applied.
-struct Ahead<'g, E> {
+pub(crate) struct Ahead<'g, E> {
     entries: E,
     records: Records<'g>,
 }
 
 impl<'g, E: Iterator<Item = Entry<'g>>> Ahead<'g, E> {
+    pub fn of(entries: E) -> Ahead<'g, E> {
+        Ahead { entries, records: Records::new(&[]) }
+    }
+
     #[inline]
-    fn next(&mut self) -> Option<RawRecord<'g>> {
+    pub fn next(&mut self) -> Option<RawRecord<'g>> {
         loop {
             match self.records.next_raw() {
                 Some(record) => return record.ok(),
@@ -372,9 +378,9 @@ impl<'g, E: Iterator<Item = Entry<'g>>> Ahead<'g, E> {
     }
 }
 
-/// A table during recovery, with the properties of its columns.
-struct Target {
-    table: Arc<Table>,
+/// A table whose rows are changed as the log says, with the properties of its columns.
+pub(crate) struct Target {
+    pub table: Arc<Table>,
     columns: Box<[Column]>,
 }
 
@@ -414,7 +420,7 @@ impl Column {
 }
 
 impl Target {
-    fn new(table: Arc<Table>) -> Target {
+    pub fn new(table: Arc<Table>) -> Target {
         let columns = table.columns().iter().map(|spec| Column {
             representation: spec.representation,
             width: spec.representation.width(),
@@ -423,9 +429,122 @@ impl Target {
         Target { columns: columns.collect(), table }
     }
 
+    /// Prefetches what a record is about to change.
+    #[inline]
+    pub fn prefetch(&self, record: &RawRecord<'_>, row: RowId) {
+        let known = |column: &ColumnId| column.index() < self.columns.len();
+        let columns: SmallVec<[ColumnId; 24]> = record.updated_columns().filter(known).collect();
+        self.table.prefetch(row, &columns);
+    }
+
+    /// Applies a record to the rows, as of one transaction, beside readers. After an error the transaction cannot end.
+    #[inline(always)]
+    pub fn replay(
+        &self,
+        record: Record<'_>,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
+        let table = &*self.table;
+        match record {
+            Record::Insert { row, cells, .. } => {
+                self.check_rows(row, 1, cells.len())?;
+                let (mut reader, mut row_cells) = (cells.reader(), Cells::new());
+                for column in &self.columns {
+                    row_cells.push(next_cell(column, &mut reader)?);
+                }
+                reader.end()?;
+                self.insert_one(row, &row_cells, write_set, snapshot, guard)
+            }
+            Record::InsertBatch { first, rows, columns, .. } => {
+                self.check_rows(first, rows, columns.len())?;
+                let fill = |restored: &Restored<'_>| {
+                    let mut columns = columns.clone();
+                    for ((number, column), cells) in (0..).zip(&self.columns).zip(&mut columns) {
+                        set_all(restored, ColumnId(number), column, cells?.reader())?;
+                    }
+                    // As in `apply`.
+                    columns.next().transpose().map(drop)
+                };
+                let inserted = table.replay_insert_many(write_set, snapshot, first, rows, fill, guard);
+                if inserted.map_err(|error| contradiction(table, &error))? {
+                    return Ok(());
+                }
+                self.insert_each(first, rows, columns, write_set, snapshot, guard)
+            }
+            Record::Update { row, cells, .. } => {
+                let (mut reader, mut columns, mut changed) =
+                    (cells.reader(), SmallVec::<[ColumnId; 16]>::new(), Cells::new());
+                for _ in 0..cells.len() {
+                    let number = reader.column()?;
+                    let column = self.columns.get(number.index());
+                    let column = column.ok_or_else(|| misfit(format!("there is no column {}", number.0)))?;
+                    columns.push(number);
+                    changed.push(next_cell(column, &mut reader)?);
+                }
+                reader.end()?;
+                let updated = table.replay_update(write_set, snapshot, row, &columns, &changed, guard);
+                match updated.map_err(|error| contradiction(table, &error))? {
+                    true => Ok(()),
+                    false => self.missing(row, "updates", Shown::No),
+                }
+            }
+            Record::Delete { row, .. } => {
+                let deleted = table.replay_delete(write_set, snapshot, row, guard);
+                match deleted.map_err(|error| contradiction(table, &error))? {
+                    true => Ok(()),
+                    false => self.missing(row, "deletes", Shown::No),
+                }
+            }
+            _ => unreachable!("the caller passes changes of rows"),
+        }
+    }
+
+    fn insert_one(
+        &self,
+        row: RowId,
+        cells: &[Cell<'_>],
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
+        let inserted = self.table.replay_insert(write_set, snapshot, row, cells, guard);
+        match inserted.map_err(|error| contradiction(&self.table, &error))? {
+            true => Ok(()),
+            false => Err(misfit(format!("it inserts row {row:?}, which is there already"))),
+        }
+    }
+
+    /// Inserts the rows of a batch one by one.
+    #[cold]
+    fn insert_each<'r>(
+        &self,
+        first: RowId,
+        rows: u32,
+        mut batch: BatchColumns<'r>,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        guard: &Guard,
+    ) -> Result<()> {
+        let mut columns: Vec<Vec<Cell<'r>>> = Vec::new();
+        for (column, cells) in self.columns.iter().zip(&mut batch) {
+            let mut reader = cells?.reader();
+            columns.push((0..rows).map(|_| next_cell(column, &mut reader)).collect::<Result<_>>()?);
+            reader.end()?;
+        }
+        batch.next().transpose()?;
+        for number in 0..rows {
+            let row = RowId::new(first.block(), Slot(first.slot().0 + number));
+            let cells: Cells<'_> = columns.iter().map(|cells| cells[number as usize]).collect();
+            self.insert_one(row, &cells, write_set, snapshot, guard)?;
+        }
+        Ok(())
+    }
+
     /// Applies a record to the rows. After an error the table cannot be used any more.
     #[inline(always)]
-    fn apply(&self, record: Record<'_>, shown: Shown) -> Result<()> {
+    pub fn apply(&self, record: Record<'_>, shown: Shown) -> Result<()> {
         match record {
             Record::Insert { row, cells, .. } => {
                 self.check_rows(row, 1, cells.len())?;
@@ -503,6 +622,19 @@ impl Target {
     }
 }
 
+/// The cells of a row.
+type Cells<'r> = SmallVec<[Cell<'r>; 16]>;
+
+/// The next cell, of a column.
+#[inline(always)]
+fn next_cell<'r>(column: &Column, reader: &mut CellReader<'r>) -> Result<Cell<'r>> {
+    Ok(match column.width {
+        Width::View => column.admit_string(reader.string()?)?.map_or(Cell::Null, Cell::Bytes),
+        Width::Fixed(16) => column.admit(reader.wide()?)?.map_or(Cell::Null, Cell::Wide),
+        Width::Bit | Width::Fixed(_) => column.admit(reader.word()?)?.map_or(Cell::Null, Cell::Word),
+    })
+}
+
 /// Sets a column of a row to the next cell.
 #[inline(always)]
 fn set(
@@ -511,20 +643,7 @@ fn set(
     column: &Column,
     reader: &mut CellReader<'_>,
 ) -> Result<()> {
-    match column.width {
-        Width::View => {
-            let string = column.admit_string(reader.string()?)?;
-            restored.set(number, &string.map_or(Cell::Null, Cell::Bytes));
-        }
-        Width::Fixed(16) => {
-            let words = column.admit(reader.wide()?)?;
-            restored.set(number, &words.map_or(Cell::Null, Cell::Wide));
-        }
-        Width::Bit | Width::Fixed(_) => {
-            let word = column.admit(reader.word()?)?;
-            restored.set(number, &word.map_or(Cell::Null, Cell::Word));
-        }
-    }
+    restored.set(number, &next_cell(column, reader)?);
     Ok(())
 }
 
@@ -561,15 +680,21 @@ fn set_all(
     }
 }
 
+/// The error of a change that the primary has made and the replica cannot.
 #[cold]
-fn misfit(what: String) -> Error {
+fn contradiction(table: &Table, error: &Error) -> Error {
+    misfit(format!("a change of table \"{}\" fails", table.name())).with_detail(error.message())
+}
+
+#[cold]
+pub(crate) fn misfit(what: String) -> Error {
     Error::new(SqlState::DATA_CORRUPTED, format!("the log does not fit the checkpoint: {what}"))
         .with_hint("Restore the database directory from a backup.")
 }
 
 /// The error of a log that marks blocks as compact. A program that continues it would have to move rows of these that change.
 #[cold]
-fn marks_blocks(log: &Path, end: Lsn) -> Error {
+pub(crate) fn marks_blocks(log: &Path, end: Lsn) -> Error {
     Error::new(
         SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
         format!("the log in \"{}\" marks blocks as compact before position {}", log.display(), end.0),
@@ -579,7 +704,7 @@ fn marks_blocks(log: &Path, end: Lsn) -> Error {
 }
 
 #[cold]
-fn in_commit(error: Error, time: Time) -> Error {
+pub(crate) fn in_commit(error: Error, time: Time) -> Error {
     error.with_detail(format!("It is in the redo of the commit with time {}.", time.0))
 }
 

@@ -15,7 +15,7 @@
 //! Invariant of the cut: every commit later than the snapshot has its redo behind the position. (Some earlier
 //! ones may have theirs there too; recovery skips them by their times.) Sequences are independent of commit
 //! times: their states are read after the cut, and everything that is logged later is behind the position as
-//! well.
+//! well. The position of a replica is the beginning of the group that is being replayed.
 //!
 //! Invariant of the rows: a block includes everything up to the cut, and of later commits what existed when
 //! it was read. Their redo is behind the position, so recovery applies it again, and a row ends with the last
@@ -25,7 +25,7 @@
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
 use crate::copying::{DatabaseFile, Folders};
-use crate::engine::Engine;
+use crate::engine::{Engine, Replica};
 use crate::isolation::Isolation;
 use crate::loads::{LoadedFile, Loads};
 use crate::manifest::{ClusterId, FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
@@ -522,6 +522,7 @@ impl Store {
         let manifest = Manifest {
             database: newest.manifest.database,
             cluster: newest.manifest.cluster,
+            follows: newest.manifest.follows.clone(),
             complete: true,
             checkpoint: number,
             time: cut.snapshot.read_time.0,
@@ -576,7 +577,9 @@ impl Store {
 
     /// Begins a checkpoint on a thread of its own if the log has grown by so much, or if the disk lacks space for more of it.
     pub fn checkpoint_if_due(&self, engine: &Arc<Engine>, log: &Log, after_bytes: u64) {
-        let written = log.bytes_at(log.appended_lsn()) + self.loads.bytes();
+        // What a replica has not replayed, a checkpoint does not replace.
+        let end = engine.replica().map_or_else(|| log.appended_lsn(), Replica::replayed);
+        let written = log.bytes_at(end) + self.loads.bytes();
         let is_due = written.saturating_sub(self.counted_from.load(Ordering::Relaxed)) >= after_bytes;
         if !is_due && !self.is_due_for_space(log) {
             return;
@@ -659,7 +662,7 @@ impl Engine {
                 CutTable { definition: definition.clone(), table, unchanged }
             })
             .collect();
-        let position = log.reader_start();
+        let position = self.replica().map_or_else(|| log.reader_start(), Replica::replayed);
         let loaded_bytes = self.store_and_log().map_or(0, |(store, _)| store.loads.bytes());
         Ok(Cut {
             reader,

@@ -9,7 +9,7 @@
 //! draw and the last stamp.
 
 use crate::active::{ActiveSet, ActiveSlot};
-use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef};
+use crate::catalog::{Catalog, IdMarks, Oid, SequenceDef, StorageDef};
 use crate::checkpoint::{PinnedCheckpoint, Store};
 use crate::collector::Collector;
 use crate::config::Config;
@@ -63,6 +63,35 @@ pub(crate) struct Recovered {
     pub marks: IdMarks,
     pub log: Option<Log>,
     pub store: Option<Store>,
+    pub replica: Option<Replica>,
+}
+
+/// What makes a database a replica: it only changes as the log of another server says.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    /// That server.
+    upstream: String,
+    /// The beginning of the first group of the log that has not been replayed completely.
+    replayed: AtomicU64,
+    /// Whether a [`Replayer`](crate::Replayer) exists.
+    pub is_replaying: AtomicBool,
+}
+
+impl Replica {
+    /// A replica that has replayed the log up to here.
+    pub fn new(upstream: String, replayed: Lsn) -> Replica {
+        Replica { upstream, replayed: AtomicU64::new(replayed.0), is_replaying: AtomicBool::new(false) }
+    }
+
+    /// The beginning of the first group that has not been replayed completely.
+    pub fn replayed(&self) -> Lsn {
+        Lsn(self.replayed.load(Ordering::SeqCst))
+    }
+
+    /// Notes the beginning of the group that is replayed next. Nothing of it has been replayed yet.
+    pub fn set_replayed(&self, to: Lsn) {
+        self.replayed.store(to.0, Ordering::SeqCst);
+    }
 }
 
 impl Recovered {
@@ -76,6 +105,7 @@ impl Recovered {
             marks: IdMarks { next_oid: Oid::FIRST_USER.0, next_table: 1 },
             log: None,
             store: None,
+            replica: None,
         }
     }
 }
@@ -105,6 +135,7 @@ pub struct Engine {
     log: Option<Log>,
     /// The directory with the checkpoints. Present if there is a log.
     store: Option<Store>,
+    replica: Option<Replica>,
     tables: RwLock<HashMap<TableId, Arc<Table>>>,
     /// Physical tables that were dropped, with the time from which no new snapshot sees them.
     dropped: Mutex<Vec<(Time, TableId)>>,
@@ -154,17 +185,25 @@ impl Engine {
 
     fn start(config: Config, memory: Arc<MemoryBudget>, recovered: Recovered) -> Arc<Engine> {
         let version = recovered.catalog.version;
+        if recovered.replica.is_some() {
+            recovered.tables.values().for_each(|table| table.follow_log());
+        }
+        let position = recovered.replica.as_ref().map_or(0, |replica| replica.replayed().0);
         let engine = Arc::new(Engine {
             config,
             opened: clock::now(),
             slow_clock: AtomicU64::new(0),
             memory,
             statistics: Statistics::default(),
-            newest: Apart(Newest { time: AtomicU64::new(recovered.last.0), position: AtomicU64::new(0) }),
+            newest: Apart(Newest {
+                time: AtomicU64::new(recovered.last.0),
+                position: AtomicU64::new(position),
+            }),
             active: ActiveSet::new(),
             commit: ShortMutex::new(()),
             log: recovered.log,
             store: recovered.store,
+            replica: recovered.replica,
             tables: RwLock::new(recovered.tables),
             dropped: Mutex::default(),
             catalogs: RwLock::new(vec![(recovered.last, Arc::new(recovered.catalog))]),
@@ -188,13 +227,39 @@ impl Engine {
         #[cfg(not(feature = "models"))]
         engine
             .merging
-            .start(&engine, "firn-merge", |engine| engine.merger.work(engine, engine.config.compact_after));
+            .start(&engine, "firn-merge", |engine| engine.compact_if_due(engine.config.compact_after));
         engine
     }
 
     /// How it was opened.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// Whether it is a replica, which only changes as the log of another server says: transactions cannot write (25006).
+    #[inline]
+    pub fn is_replica(&self) -> bool {
+        self.replica.is_some()
+    }
+
+    /// The server whose log it follows, if it is a replica: `HOST:PORT`, or a URL.
+    pub fn upstream(&self) -> Option<&str> {
+        self.replica.as_ref().map(|replica| &*replica.upstream)
+    }
+
+    pub(crate) fn replica(&self) -> Option<&Replica> {
+        self.replica.as_ref()
+    }
+
+    /// Error: 25006 in a replica.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.replica.as_ref().map_or(Ok(()), |replica| Err(not_writable(&replica.upstream)))
+    }
+
+    /// The position in the log up to which commits are visible; in a replica, up to which the log has been replayed.
+    pub fn visible_lsn(&self) -> Lsn {
+        self.last_position()
     }
 
     /// How much memory the store holds, and may hold.
@@ -258,8 +323,10 @@ impl Engine {
 
     /// The next value of a sequence, outside transactions: never returned twice, also after a crash.
     ///
-    /// Errors: 2200H when it is exhausted; 53100, 58030 if the log cannot take it, and then the sequence has not advanced.
+    /// Errors: 2200H when it is exhausted; 53100, 58030 if the log cannot take it, and then the sequence has not advanced; 25006 in
+    /// a replica.
     pub fn next_value(&self, sequence: &SequenceDef) -> Result<i64> {
+        self.check_writable()?;
         let mut sequences = self.sequences.lock();
         let state = sequences.entry(sequence.oid).or_insert_with(|| SequenceState::new(sequence));
         let before = *state;
@@ -275,6 +342,7 @@ impl Engine {
 
     /// What `setval` does: `value` counts as already returned if `is_called`.
     pub fn set_value(&self, sequence: &SequenceDef, value: i64, is_called: bool) -> Result<()> {
+        self.check_writable()?;
         if !(sequence.minimum..=sequence.maximum).contains(&value) {
             return Err(Error::new(
                 SqlState::NUMERIC_VALUE_OUT_OF_RANGE,
@@ -323,8 +391,9 @@ impl Engine {
     /// Writes a restore point: a name for this place in the log, to which a backup can be restored. Returns the place, once it is
     /// on disk.
     ///
-    /// Errors: 55000 without a directory; 53100, 58030 if the log cannot take it.
+    /// Errors: 55000 without a directory; 53100, 58030 if the log cannot take it; 25006 in a replica.
     pub fn create_restore_point(&self, name: &str) -> Result<Lsn> {
+        self.check_writable()?;
         let log = self.log.as_ref().ok_or_else(no_log)?;
         let mut redo = spare_redo();
         redo.restore_point(name);
@@ -361,13 +430,14 @@ impl Engine {
     }
 
     /// A unique number, greater than all before: a time at which no transaction ends. It is not returned again after a restart,
-    /// either, if anything was committed after it: then recovery finds a greater time in the log.
-    pub fn draw_number(&self) -> u64 {
+    /// either, if anything was committed after it: then recovery finds a greater time in the log. Error: 25006 in a replica.
+    pub fn draw_number(&self) -> Result<u64> {
+        self.check_writable()?;
         let turn = self.commit.lock();
         let time = self.newest.time.load(Ordering::Relaxed) + 1;
         self.newest.time.store(time, Ordering::SeqCst);
         drop(turn);
-        time
+        Ok(time)
     }
 
     /// A number greater than all that [`Engine::draw_number`] has returned.
@@ -558,10 +628,10 @@ impl Engine {
         self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))
     }
 
-    /// A redo buffer for a transaction; `None` without a log.
+    /// A redo buffer for a transaction; `None` without a log, and in a replica.
     #[inline]
     pub(crate) fn redo_buffer(&self) -> Option<RedoBuffer> {
-        self.log.is_some().then(spare_redo)
+        (self.log.is_some() && !self.is_replica()).then(spare_redo)
     }
 
     // ---- for transactions ----
@@ -730,9 +800,23 @@ impl Engine {
         Ok(Ticket { time, lsn })
     }
 
+    /// The same for a commit that is replayed, at the time that it has in the log, where it ends at `end`. In a replica only this moves
+    /// the clock.
+    pub(crate) fn replay_section(&self, write_set: WriteSet, ddl: Option<&Ddl>, time: Time, end: Lsn) {
+        let digest = write_set.digest();
+        let turn = self.commit.lock();
+        assert!(time.0 > self.newest.time.load(Ordering::Relaxed), "commits are replayed in their order");
+        write_set.stamp(time);
+        if let Some(ddl) = ddl {
+            self.publish_catalog(ddl, time);
+        }
+        self.end(turn, write_set, digest, time, Some(Some(end)));
+    }
+
     /// Gives the undone records of a rolled-back write set a time of their own, so that only readers that
     /// began before still apply them. Locks end in the same way; they need no log.
     pub(crate) fn rollback_section(&self, write_set: WriteSet) {
+        assert!(!self.is_replica(), "no transaction of a replica has changed or locked anything");
         let digest = write_set.digest();
         let turn = self.commit.lock();
         let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
@@ -894,7 +978,12 @@ impl Engine {
     /// [`Config::compact_after`]; tables with a time of their own use that. Returns whether there was anything to do. Must not be
     /// called while a guard is held.
     pub fn compact(self: &Arc<Self>, compact_after: Duration) -> bool {
-        self.merger.work(self, Some(compact_after))
+        self.compact_if_due(Some(compact_after))
+    }
+
+    /// Rows of compact blocks cannot be changed in place, and those of a replica must be.
+    fn compact_if_due(self: &Arc<Self>, compact_after: Option<Duration>) -> bool {
+        !self.is_replica() && self.merger.work(self, compact_after)
     }
 
     /// Whether the database is about to be closed, so that no long work should begin.
@@ -923,6 +1012,23 @@ impl Engine {
         table.keep_private();
         self.tables.write().insert(id, table.clone());
         table
+    }
+
+    /// Creates a table that the log describes, in a replica.
+    pub(crate) fn create_replayed_table(&self, definition: &StorageDef) -> Arc<Table> {
+        let id = TableId(definition.id);
+        let options = TableOptions { block_bytes: self.config.block_bytes, budget: self.memory.clone() };
+        let table = Table::new(id, &definition.name, definition.column_specs(), options);
+        table.keep_private();
+        table.follow_log();
+        self.tables.write().insert(id, table.clone());
+        table
+    }
+
+    /// No id below these is returned from now on.
+    pub(crate) fn raise_id_marks(&self, marks: IdMarks) {
+        self.next_oid.fetch_max(marks.next_oid, Ordering::Relaxed);
+        self.next_table.fetch_max(marks.next_table, Ordering::Relaxed);
     }
 
     pub(crate) fn forget_table(&self, id: TableId) {
@@ -971,6 +1077,17 @@ impl Drop for Engine {
             let _ = log.close();
         }
     }
+}
+
+#[cold]
+fn not_writable(upstream: &str) -> Error {
+    Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, "a replica cannot be changed")
+        .with_hint(format!("Write to the server that it follows: {}.", address_of(upstream)))
+}
+
+/// An address without its password.
+pub(crate) fn address_of(upstream: &str) -> &str {
+    upstream.rsplit('@').next().unwrap_or(upstream)
 }
 
 #[cold]

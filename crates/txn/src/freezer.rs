@@ -242,8 +242,11 @@ impl Drop for Round {
 }
 
 /// Whether rows may be moved in blocks that are frozen after this interval: only while every running transaction is younger than
-/// [`SHORT_AGE`], and than the interval if that is shorter.
+/// [`SHORT_AGE`], and than the interval if that is shorter. In a replica rows move only as the log says.
 pub(crate) fn may_move(engine: &Engine, after: Duration) -> bool {
+    if engine.is_replica() {
+        return false;
+    }
     let short = if MODELLED { SHORT_AGE } else { SHORT_AGE.min(after) };
     engine.running().iter().all(|running| running.age < short)
 }

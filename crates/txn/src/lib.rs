@@ -31,6 +31,7 @@ mod loads;
 mod manifest;
 mod merger;
 mod recovery;
+mod replay;
 mod table_file;
 mod times;
 
@@ -38,7 +39,8 @@ pub use catalog::Catalog;
 pub use checkpoint::PinnedCheckpoint;
 pub use config::Config;
 pub use copying::{
-    CopiedManifest, DatabaseFile, Folder, Folders, check_files_named_by, files_named_by, restore_point_in,
+    CopiedManifest, DatabaseFile, DirectoryRole, Folder, Folders, check_files_named_by, files_named_by,
+    restore_point_in,
 };
 pub use deferred::{Check, GoneKey};
 pub use engine::Engine;
@@ -51,6 +53,7 @@ pub use isolation::Isolation;
 pub use manifest::{ClusterId, DIRECTORY_VERSION};
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
+pub use replay::Replayer;
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};
 pub use ticket::Ticket;
 pub use transaction::{

@@ -107,6 +107,26 @@ impl Loads {
         listed.loads.push(Load { number, names, committed: Some(Committed { time, needed_to, files }) });
     }
 
+    /// Lists a file that is about to arrive in a replica.
+    pub fn list_received(&self, name: &str) {
+        let mut listed = self.0.lock();
+        if !listed.loads.iter().any(|load| load.names.iter().any(|known| known == name)) {
+            let number = listed.begin();
+            listed.loads.push(Load { number, names: vec![name.to_owned()], committed: None });
+        }
+    }
+
+    /// Notes that a load has committed whose files have arrived.
+    pub fn commit_received(&self, time: Time, needed_to: Lsn, files: Vec<LoadedFile>) {
+        let names: Vec<String> = files.iter().map(|loaded| loaded.file.name.clone()).collect();
+        let mut listed = self.0.lock();
+        let is_of_it = |load: &Load| load.names.iter().all(|name| names.contains(name));
+        listed.loads.retain(|load| load.committed.is_some() || !is_of_it(load));
+        let number = listed.begin();
+        listed.bytes += files.iter().map(|loaded| loaded.file.bytes).sum::<u64>();
+        listed.loads.push(Load { number, names, committed: Some(Committed { time, needed_to, files }) });
+    }
+
     /// Bytes of all files that were written since the database was opened, and of those that recovery found. Enough of them
     /// trigger a checkpoint, which takes the files over, or removes those that are not needed any more.
     pub fn bytes(&self) -> u64 {

@@ -12,7 +12,7 @@
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 6 crc32c=0011aabb
+//! FIRNDB 7 crc32c=0011aabb
 //! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
@@ -29,12 +29,12 @@ use std::path::{Path, PathBuf};
 
 /// The version of the format of a database directory that this code writes. It covers the manifest, the names of files of
 /// the log, the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 6;
+pub const DIRECTORY_VERSION: u32 = 7;
 
 /// The first version that can still be read: it had no files of which only some blocks count. In the second,
 /// files showed nothing later than the checkpoint's time. The third had only columns of
 /// [`SqlType`](firn_base::SqlType). The fourth had no epochs: programs that know only it would not find newer segments.
-/// The fifth had no cluster: its program would drop it.
+/// The fifth had no cluster: its program would drop it. The sixth had no replicas: its program would write to one.
 const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 const FIRST_VERSION_WITH_CLUSTERS: u32 = 6;
@@ -92,6 +92,9 @@ pub struct Manifest {
     /// The cluster to which the directory belongs.
     #[serde(with = "hexadecimal", default = "no_cluster")]
     pub cluster: ClusterId,
+    /// The server whose log the database follows, if it is a replica: `HOST:PORT`, or a URL.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follows: Option<String>,
     /// False while the database is being created: then it is empty, whatever files exist.
     pub complete: bool,
     /// How many checkpoints were begun; names their files.
@@ -330,6 +333,7 @@ mod tests {
         Manifest {
             database: DatabaseId([0xab; 16]),
             cluster: ClusterId([0xc1; 16]),
+            follows: None,
             complete: true,
             checkpoint: 3,
             time: 99,
@@ -353,10 +357,10 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 6 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 7 crc32c="), "{text}");
         assert!(text.contains("\"cluster\": \"c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1\""), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
-        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 6));
+        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 7));
     }
 
     #[test]
@@ -393,7 +397,7 @@ mod tests {
         let step = if cfg!(miri) { 7 } else { 1 };
         for at in (0..bytes.len()).step_by(step) {
             let mut flipped = bytes.clone();
-            // The version becomes 9.
+            // The version becomes 8.
             flipped[at] ^= if at == 7 { 0x0f } else { 2 };
             let error = Manifest::decode(&flipped, Path::new("MANIFEST")).unwrap_err();
             let version = bytes.starts_with(&flipped[..7]) && at == 7;

@@ -32,7 +32,7 @@ use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
 use crate::config::Config;
 use crate::copying::Folders;
-use crate::engine::Recovered;
+use crate::engine::{Recovered, Replica};
 use crate::index_build::build_index;
 use crate::manifest::{
     ClusterId, DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest,
@@ -87,7 +87,12 @@ pub(crate) fn open(
         // First, since earlier versions would not find what is written from now on.
         manifest.write(&*disk, directory)?;
     }
-    let log = Log::open(disk.clone(), &log_directory(directory), manifest.database, point, config.log)?;
+    let (opened, path) = (manifest.database, log_directory(directory));
+    let log = match &manifest.follows {
+        None => Log::open(disk.clone(), &path, opened, point, config.log)?,
+        Some(_) => Log::open_to_receive(disk.clone(), &path, opened, point, config.log)?,
+    };
+    let replica = manifest.follows.clone().map(|upstream| Replica::new(upstream, point.lsn));
     log.retain_spills(spilled, manifest.position())?;
     let store =
         Store::new(disk.clone(), directory.to_owned(), lock, manifest, &tables, rebuilt.changed, loaded);
@@ -100,6 +105,7 @@ pub(crate) fn open(
         marks: rebuilt.marks,
         log: Some(log),
         store: Some(store),
+        replica,
     })
 }
 
@@ -148,6 +154,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
     let mut manifest = Manifest {
         database,
         cluster: ClusterId(database.0),
+        follows: None,
         complete: false,
         checkpoint: 0,
         time: 0,
@@ -277,7 +284,8 @@ fn load(
         let cold =
             file.blocks.iter().flatten().map(|FileBlock(number, _)| (table.clone(), BlockNumber(*number)));
         loaded.lock().extend(cold);
-        if is_short_of_memory(memory) {
+        // No block of a replica is compact.
+        if manifest.follows.is_none() && is_short_of_memory(memory) {
             let cold = std::mem::take(&mut *loaded.lock());
             for (table, number) in &cold {
                 let filled = table.fill_gaps(*number);

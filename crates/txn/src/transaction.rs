@@ -116,6 +116,8 @@ impl Transaction {
         redo: Option<RedoBuffer>,
     ) -> Transaction {
         let write_set = Some(WriteSet::new(snapshot.owner, redo));
+        // The commits of a replica are a serial history, each prefix of which is a state that a serializable reader may see.
+        let read_only = engine.is_replica();
         Transaction {
             engine,
             slot,
@@ -123,7 +125,7 @@ impl Transaction {
             seen,
             snapshot_state: SnapshotState::Held,
             isolation,
-            read_only: false,
+            read_only,
             tracks_read_durability: false,
             continues_after_error: true,
             write_set,

@@ -161,7 +161,7 @@ impl Receiver {
             receive(channel, &mut message)?;
             match Reply::decode(&message)? {
                 Reply::File(file) => self.receive_file(channel, &file)?,
-                Reply::Segment(header) => self.log.begin_segment(header)?,
+                Reply::Segment(header) => self.log.begin_segment(header).map(drop)?,
                 Reply::Groups(groups) => {
                     self.log.append(groups)?;
                     self.bytes += groups.len() as u64;

@@ -310,7 +310,7 @@ impl<'r> Source<'r> {
         let mut log = LogCopy::create(disk.clone(), &target.log, database, begin)?;
         let first = Reader::open(&**disk, &self.folders.log, database, begin)?;
         // Also if no group follows: a database has a log.
-        first.segment().map_or(Ok(()), |segment| log.begin_segment(&segment.encode()))?;
+        first.segment().map_or(Ok(()), |segment| log.begin_segment(&segment.encode()).map(drop))?;
         let mut named: Vec<DatabaseFile> = Vec::new();
         self.read(|group, reader, folders| {
             if group.begin >= cut.lsn && cut.entries == 0 {

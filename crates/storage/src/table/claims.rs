@@ -216,7 +216,7 @@ impl Table {
         /// For rows that were inserted together.
         const MOST_KEYS: u32 = 64;
         let rows = match record.change() {
-            Change::Insert | Change::Update => 1,
+            Change::Insert | Change::Update | Change::Refill => 1,
             Change::InsertMany => record.inserted_rows(),
             Change::Delete | Change::Lock => return,
         };

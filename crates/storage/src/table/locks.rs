@@ -14,7 +14,7 @@ impl Table {
         match record.change() {
             Change::Lock => record.row_lock(),
             Change::Update => self.lock_of_update(record.entries().map(|(column, _)| column), guard),
-            Change::Insert | Change::InsertMany | Change::Delete => RowLock::Update,
+            Change::Insert | Change::InsertMany | Change::Delete | Change::Refill => RowLock::Update,
         }
     }
 

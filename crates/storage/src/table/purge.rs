@@ -25,7 +25,7 @@
 use super::keys::{key_columns, key_of};
 use super::{Table, changes};
 use crate::block::{Block, RawCell};
-use crate::version::{Change, Record, UndoHeader, restore_columns};
+use crate::version::{Record, UndoHeader, restore_columns};
 use crate::{Guard, Index, KeyBuffer};
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, RowId, Slot, TableId};
@@ -358,10 +358,10 @@ impl Table {
     }
 }
 
-/// Whether a row had another key of an index before `record`, in a version. The before-image of an undone
+/// Whether a row, or the former one in its slot, had another key of an index before `record`, in a version. The before-image of an undone
 /// change is not a version: only its own transaction may have seen it.
 fn is_version(index: &Index, record: Record<'_>) -> bool {
-    record.change() == Change::Update && !record.undone() && changes(index, record)
+    record.has_entries() && !record.undone() && changes(index, record)
 }
 
 fn pointer(record: Record<'_>) -> NonNull<UndoHeader> {

@@ -175,8 +175,13 @@ impl Table {
         let last = self.blocks.len().checked_sub(1);
         self.filling.store(last.unwrap_or(NONE), Ordering::Relaxed);
         self.rows.store(rows, Ordering::Relaxed);
-        self.free_count.store(free.len(), Ordering::Relaxed);
-        *self.free.lock() = free;
+        match self.vacant.get() {
+            None => {
+                self.free_count.store(free.len(), Ordering::Relaxed);
+                *self.free.lock() = free;
+            }
+            Some(vacant) => *vacant.lock() = free.into_iter().collect(),
+        }
     }
 
     fn restore_block(&self, row: RowId) -> &Block {
@@ -221,14 +226,19 @@ impl Table {
     }
 }
 
-/// Rows that recovery puts in place; no other thread can reach them yet.
+/// Rows that recovery or replay puts in place; no other thread can reach them yet.
 pub struct Restored<'t> {
     block: &'t Block,
     slot: Slot,
     rows: u32,
 }
 
-impl Restored<'_> {
+impl<'t> Restored<'t> {
+    /// Rows in slots that were just given out.
+    pub(super) fn over(block: &'t Block, slot: Slot, rows: u32) -> Restored<'t> {
+        Restored { block, slot, rows }
+    }
+
     /// Sets one column of the first row. The cell is of the column's type.
     #[inline(always)]
     pub fn set(&self, column: ColumnId, cell: &Cell<'_>) {

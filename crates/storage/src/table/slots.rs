@@ -14,7 +14,7 @@
 //! cold for long.
 //!
 //! A slot without a row and without a version is in the list of free slots, unless it was taken from there to
-//! be filled. In a private table it may also be a slot whose insertion was undone, until the collector comes.
+//! be filled. (In tables of replicas it is in a set.) In a private table it may also be a slot whose insertion was undone, until the collector comes.
 //! A plan of moves takes the slots to be filled, so that no other transaction gets them.
 
 use super::Table;
@@ -97,7 +97,10 @@ impl Table {
         debug_assert!(!block.is_present(row.slot()));
         match block.compact() {
             Some(compact) => compact.count_dead(),
-            None => self.give_back([row]),
+            None => match self.vacant.get() {
+                Some(vacant) => drop(vacant.lock().insert(row)),
+                None => self.give_back([row]),
+            },
         }
     }
 

@@ -1,0 +1,242 @@
+//! Tables of a replica: rows change as the log of the primary says, beside readers with snapshots.
+//!
+//! One thread replays the log, and no other transaction writes. So there are no conflicts; all else is as on the primary:
+//! versions, index entries, collection of what no snapshot needs.
+//!
+//! The log names rows by their ids, so each row must get the slot that it has on the primary. The primary uses a slot again
+//! once none of *its* snapshots sees the former row; a snapshot of the replica may be older. Then that row is deleted, but still has
+//! versions, and perhaps index entries. The new row is put over it: a record keeps all columns of the former row ([`Change::Refill`])
+//! for the snapshots that see it. So replay never waits for a reader, and no reader is ever refused a row.
+//!
+//! | slot | what the new row gets |
+//! |---|---|
+//! | never passed: behind all slots that have been given out | a record of its insertion |
+//! | vacant: passed, without row and versions | the same |
+//! | of a deleted row that still has versions | a record with all columns of that row, above them |
+//!
+//! Invariants:
+//! - A slot without a row and without a version is vacant or was never passed, except while the collector, which has unlinked its
+//!   last version, removes the index entries of its row.
+//! - No block is compact: the rows of such a block cannot be changed in place.
+
+use super::Table;
+use super::keys::key_in_place;
+use crate::block::Block;
+use crate::index::Runs;
+use crate::version::{Change, Record};
+use crate::{Guard, KeyBuffer, Restored, WriteSet};
+use firn_base::sync::{Mutex, Ordering};
+use firn_base::thread;
+use firn_base::{Cell, ColumnId, Result, RowId, Slot, Snapshot};
+use smallvec::SmallVec;
+use std::collections::HashSet;
+
+impl Table {
+    /// Lets the log decide which slots rows get from now on. Nothing has been changed beside readers yet.
+    pub fn follow_log(&self) {
+        let free = std::mem::take(&mut *self.free.lock());
+        self.free_count.store(0, Ordering::Relaxed);
+        let vacant = self.vacant.set(Mutex::new(free.into_iter().collect()));
+        assert!(vacant.is_ok(), "a table begins to follow once");
+    }
+
+    fn vacant(&self) -> &Mutex<HashSet<RowId>> {
+        self.vacant.get().expect("the table follows a log")
+    }
+
+    /// Inserts a row at its place, with one cell per column. Returns false, without a change, if there is a row already, or if
+    /// blocks have no such slot.
+    ///
+    /// Error: a row with the same key in a unique index. Then the caller does not continue.
+    pub fn replay_insert(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        cells: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<bool> {
+        debug_assert_eq!(cells.len(), self.columns.len());
+        if !self.has_slots(row, 1) {
+            return Ok(false);
+        }
+        let (block, slot) = (self.block_to_replay(row), row.slot());
+        if block.is_present(slot) {
+            return Ok(false);
+        }
+        block.prepare_write();
+        if self.take_vacant(block, slot) {
+            let record = write_set.push_plain(block, slot, Change::Insert);
+            self.link_fresh(block, record);
+            block.store_row(slot, cells);
+        } else if self.refill(block, slot, write_set, guard) {
+            self.keys_changed.store(true, Ordering::Release);
+            let _turn = self.key_lock(row).lock();
+            block.store_row(slot, cells);
+        } else {
+            let record = write_set.push_plain(block, slot, Change::Insert);
+            self.link_fresh(block, record);
+            block.store_row(slot, cells);
+        }
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        // As in `insert`.
+        block.set_present(slot, true);
+        write_set.count_row(&self.budget);
+        self.enter_row(row, cells, None, snapshot, guard)?;
+        Ok(true)
+    }
+
+    /// Inserts consecutive rows of a block, which `fill` gives their columns. Returns false, without a change, if not all of these
+    /// slots are vacant or were never passed: then the rows are to be inserted one by one.
+    ///
+    /// Errors: those of `fill`, and as [`Table::replay_insert`].
+    pub fn replay_insert_many(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        first: RowId,
+        rows: u32,
+        fill: impl FnOnce(&Restored<'_>) -> Result<()>,
+        guard: &Guard,
+    ) -> Result<bool> {
+        if !self.has_slots(first, rows) {
+            return Ok(false);
+        }
+        let block = self.block_to_replay(first);
+        let slots = first.slot().0..first.slot().0 + rows;
+        let passed = block.allocated();
+        if slots.clone().map(Slot).any(|slot| slot.0 < passed && !self.is_vacant(block, slot)) {
+            return Ok(false);
+        }
+        block.prepare_write();
+        slots.clone().map(Slot).for_each(|slot| assert!(self.take_vacant(block, slot)));
+        let record = write_set.push_insert_many(block, first.slot(), rows);
+        self.link_many(block, record);
+        self.rows.fetch_add(i64::from(rows), Ordering::Relaxed);
+        let restored = Restored::over(block, first.slot(), rows);
+        fill(&restored)?;
+        restored.insert();
+        write_set.count_growth(&self.budget);
+        for index in self.indexes.get(guard).all().iter() {
+            let mut runs = Runs::new(index);
+            let mut enter = |key: &[u8], row: RowId| self.enter(index, key, row, snapshot, guard);
+            for slot in slots.clone().map(Slot) {
+                runs.add(&key_in_place(block, index, slot), block.row(slot), guard, &mut enter)?;
+            }
+            runs.finish(guard, &mut enter)?;
+        }
+        Ok(true)
+    }
+
+    /// Sets some columns of a row. Returns false, without a change, if there is no such row. Errors as [`Table::replay_insert`].
+    pub fn replay_update(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        columns: &[ColumnId],
+        cells: &[Cell<'_>],
+        guard: &Guard,
+    ) -> Result<bool> {
+        if !self.is_there(row) {
+            return Ok(false);
+        }
+        self.update(write_set, snapshot, row, columns, cells, guard).map(|()| true)
+    }
+
+    /// Deletes a row. Returns false, without a change, if there is no such row.
+    pub fn replay_delete(
+        &self,
+        write_set: &mut WriteSet,
+        snapshot: Snapshot,
+        row: RowId,
+        guard: &Guard,
+    ) -> Result<bool> {
+        if !self.is_there(row) {
+            return Ok(false);
+        }
+        self.delete(write_set, snapshot, row, guard).map(|()| true)
+    }
+
+    fn is_there(&self, row: RowId) -> bool {
+        let block = self.blocks.get(row.block()).filter(|_| self.has_slots(row, 1));
+        block.is_some_and(|block| block.is_present(row.slot()))
+    }
+
+    /// The block of a row, which is made if it does not exist yet.
+    fn block_to_replay(&self, row: RowId) -> &Block {
+        while self.blocks.len() <= row.block().0 {
+            self.grow(self.blocks.len());
+        }
+        let block = self.blocks.get(row.block()).expect("just grown");
+        assert!(!block.is_compact(), "no block of a replica is compact");
+        block
+    }
+
+    fn is_vacant(&self, block: &Block, slot: Slot) -> bool {
+        self.vacant().lock().contains(&block.row(slot))
+    }
+
+    /// Takes a slot that is vacant or was never passed. Returns false if it is neither.
+    #[inline]
+    fn take_vacant(&self, block: &Block, slot: Slot) -> bool {
+        // Only this thread gives out slots.
+        let passed = block.allocated();
+        if slot.0 < passed {
+            return self.vacant().lock().remove(&block.row(slot));
+        }
+        if slot.0 > passed {
+            // Transactions that got slots earlier than this one may commit later.
+            self.vacant().lock().extend((passed..slot.0).map(|slot| block.row(Slot(slot))));
+        }
+        block.allocate_through(slot);
+        true
+    }
+
+    /// Links a record of a row that takes the slot of a deleted one, which has versions. Returns false if the slot has become vacant
+    /// meanwhile, and was taken.
+    fn refill(&self, block: &Block, slot: Slot, write_set: &mut WriteSet, guard: &Guard) -> bool {
+        loop {
+            let head = block.head(slot, guard);
+            if head.record().is_none() {
+                // The collector has unlinked the last version, and is about to make the slot vacant.
+                if self.vacant().lock().remove(&block.row(slot)) {
+                    return false;
+                }
+                thread::yield_now();
+                continue;
+            }
+            let columns = self.columns.len();
+            let record = write_set.push_refill(block, slot, columns, |entries| {
+                for column in (0..columns).map(|column| ColumnId(column as u16)) {
+                    entries.put(column, block.load_cell(slot, column));
+                }
+            });
+            if block.link(record, head) {
+                return true;
+            }
+            // The collector has changed the head.
+            write_set.pop();
+        }
+    }
+
+    /// Undoes a refill: the slot has the deleted row again.
+    #[cold]
+    pub(super) fn undo_refill(&self, record: Record<'_>, guard: &Guard) {
+        let (block, slot) = (record.block(), record.slot());
+        let row = block.row(slot);
+        if block.is_present(slot) {
+            self.rows.fetch_sub(1, Ordering::Relaxed);
+        }
+        block.set_present(slot, false);
+        let turn = self.key_lock(row).lock();
+        let indexes = self.indexes.get(guard).all();
+        let keys: SmallVec<[KeyBuffer; 4]> =
+            indexes.iter().map(|index| key_in_place(block, index, slot)).collect();
+        record.entries().for_each(|(column, before)| block.store_cell(slot, column, before));
+        drop(turn);
+        for (index, key) in indexes.iter().zip(&keys) {
+            self.purge(index, key, row, &mut 0, guard);
+        }
+    }
+}
