@@ -1,6 +1,18 @@
 //! What carries messages. The protocol itself knows no sockets.
 
 use firn_base::Result;
+use std::time::Duration;
+
+/// What a [wait](Channel::receive_within) for a message has ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Received {
+    /// A message.
+    Message,
+    /// The other side has ended the connection in order.
+    End,
+    /// The time has passed.
+    Nothing,
+}
 
 /// A connection that carries whole messages in both directions.
 pub trait Channel {
@@ -17,4 +29,7 @@ pub trait Channel {
     ///
     /// Errors: those that the other side reports; 08006 if the connection is lost.
     fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool>;
+
+    /// The same, waiting for so long at most. Without any time it returns what has come already.
+    fn receive_within(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<Received>;
 }

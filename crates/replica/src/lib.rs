@@ -1,16 +1,24 @@
-//! Copies of a database outside of its directory: backups, the archive of its log, and restoring from them.
+//! Copies of a database outside of its directory: backups, the archive of its log, restoring from them, and replicas.
 //!
 //! A server [sends](serve) a copy of its database while transactions go on; [`backup::create`] stores it. An
 //! [`Archiver`](archive::Archiver) copies the log as it grows. [`backup::restore`] makes a database directory of both.
+//! A replica is such a copy ([`join`]) that then [follows](following::Following) the log of the server, and replays it.
 //! The messages between the two sides are in [`message`]; what carries them is a [`Channel`].
 
 pub mod archive;
 pub mod backup;
+pub mod following;
+pub mod join;
 pub mod message;
 
 mod channel;
+mod copying;
 mod files;
+mod receiver;
+mod senders;
 mod source;
 
-pub use channel::Channel;
+pub use channel::{Channel, Received};
+pub use receiver::Receiver;
+pub use senders::{Peer, SenderStatus, Senders, Sending};
 pub use source::serve;

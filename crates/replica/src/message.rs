@@ -6,6 +6,8 @@
 //! to the server
 //!   H Hello      protocol:u32  directory version:u32  holder:string
 //!   C Copy       has point:u8 [point]  count:u32 { file }
+//!   F Follow     point
+//!   S Status     received:u64  flushed:u64  replayed:u64
 //! from the server
 //!   I Identity   protocol:u32  directory version:u32  database:16  cluster:16  program:string
 //!   M Manifest   bytes
@@ -15,6 +17,7 @@
 //!   S Segment    the header of a segment of the log, which groups after it need
 //!   G Groups     whole groups of the log
 //!   E End        point  complete until:i64
+//!   P Position   durable:u64  sent at:i64
 //!
 //! point     lsn:u64  checksum:u32  epoch:u64  wall time:i64
 //! file      folder:u8  name:string  has content:u8 [length:u64  crc:u32]
@@ -29,7 +32,7 @@ use firn_log::{DatabaseId, LogPoint};
 use firn_txn::{ClusterId, DatabaseFile, Folder};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The most files that a message may list: more than a database has.
 const MOST_FILES: u32 = 1 << 22;
@@ -53,6 +56,24 @@ pub enum Request {
         /// Files that it has.
         held: Vec<DatabaseFile>,
     },
+    /// Asks for the log from a point on, as it grows, until the connection ends. The answer begins with `Log`.
+    Follow {
+        /// Where the log ends that it has.
+        from: LogPoint,
+    },
+    /// How far it has come with the log that it follows.
+    Status(FollowerStatus),
+}
+
+/// How far one that follows a log has come. Each position is at most the one before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FollowerStatus {
+    /// It has received the log up to here, …
+    pub received: Lsn,
+    /// … has it on disk up to here, with the files that it names, …
+    pub flushed: Lsn,
+    /// … and readers see what is before this position.
+    pub replayed: Lsn,
 }
 
 /// What a server sends.
@@ -90,6 +111,13 @@ pub enum Reply<'a> {
         /// Every commit that was acknowledged before this time is in that log. In microseconds since 1970 UTC.
         complete_until: i64,
     },
+    /// To one that follows the log, while it has everything.
+    Position {
+        /// Up to where the log is on disk.
+        durable: Lsn,
+        /// The time of the server. In microseconds since 1970 UTC.
+        sent_at: i64,
+    },
 }
 
 impl Request {
@@ -109,6 +137,14 @@ impl Request {
                 from.iter().for_each(|point| put_point(&mut out, point));
                 out.extend((held.len() as u32).to_le_bytes());
                 held.iter().for_each(|file| put_file(&mut out, file));
+            }
+            Request::Follow { from } => {
+                out.push(b'F');
+                put_point(&mut out, from);
+            }
+            Request::Status(FollowerStatus { received, flushed, replayed }) => {
+                out.push(b'S');
+                [received, flushed, replayed].iter().for_each(|lsn| out.extend(lsn.0.to_le_bytes()));
             }
         }
         out
@@ -132,6 +168,12 @@ impl Request {
                 let held = (0..count).map(|_| input.file()).collect::<Result<_>>()?;
                 Request::Copy { from, held }
             }
+            b'F' => Request::Follow { from: input.point()? },
+            b'S' => Request::Status(FollowerStatus {
+                received: Lsn(input.u64()?),
+                flushed: Lsn(input.u64()?),
+                replayed: Lsn(input.u64()?),
+            }),
             _ => return Err(malformed()),
         };
         input.end()?;
@@ -170,6 +212,11 @@ impl<'a> Reply<'a> {
                 put_point(&mut out, point);
                 out.extend(complete_until.to_le_bytes());
             }
+            Reply::Position { durable, sent_at } => {
+                out.push(b'P');
+                out.extend(durable.0.to_le_bytes());
+                out.extend(sent_at.to_le_bytes());
+            }
         }
         (out, body)
     }
@@ -192,6 +239,7 @@ impl<'a> Reply<'a> {
             b'S' => Reply::Segment(input.array()?),
             b'G' => Reply::Groups(input.rest()),
             b'E' => Reply::End { point: input.point()?, complete_until: input.i64()? },
+            b'P' => Reply::Position { durable: Lsn(input.u64()?), sent_at: input.i64()? },
             _ => return Err(malformed()),
         };
         input.end()?;
@@ -319,6 +367,8 @@ mod tests {
         let spill = DatabaseFile { folder: Folder::Log, name: "0-1.spill".into(), content: None };
         vec![
             Request::Hello { protocol: 1, directory_version: 6, holder: "a copy".into() },
+            Request::Follow { from: POINT },
+            Request::Status(FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) }),
             Request::Copy { from: None, held: Vec::new() },
             Request::Copy { from: Some(POINT), held: vec![table_file(), spill] },
         ]
@@ -340,6 +390,7 @@ mod tests {
             Reply::Data(b"ARROW1"),
             Reply::Segment(&[9; SEGMENT_HEADER_LEN]),
             Reply::Groups(b"groups"),
+            Reply::Position { durable: Lsn(7), sent_at: -7 },
             Reply::End { point: POINT, complete_until: 12 },
         ]
     }

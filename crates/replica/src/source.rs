@@ -5,16 +5,19 @@
 //! 2. Send the checkpoint's files, except those that the other side has.
 //! 3. Note how far the log is on disk. Send it up to there: before a group the headers of its segments, and the files that it names.
 //!
+//! One that follows the log gets it as it grows: groups as soon as they are on disk here. Its pin retains what it does not have on disk
+//! yet.
+//!
 //! The server's writers are not stopped, nor slowed down but by sharing the machine: files do not change, and a follower shares
 //! no memory with the log's writer but a position.
 
 use crate::channel::Channel;
 use crate::files;
 use crate::message::{PROTOCOL, Reply, Request};
-use firn_base::disk::DiskFile;
+use crate::senders::{Peer, Senders, stream};
 use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
-use firn_log::{Follower, LogPoint, SegmentHeader};
+use firn_log::{Follower, LogPoint, Pin, SegmentHeader};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
 
@@ -24,9 +27,9 @@ const CHUNK_BYTES: usize = 1 << 20;
 /// The name of the restore point that begins the log of a database without any commit.
 const FIRST_RESTORE_POINT: &str = "first copy";
 
-/// Serves one connection until the other side ends it. The calling thread leaves contended cores to others from then on.
-pub fn serve(engine: &Engine, channel: &mut dyn Channel) -> Result<()> {
-    thread::stand_back(Behind::Queries);
+/// Serves one connection, of this peer, until the other side ends it. While it copies, the calling thread leaves contended cores to
+/// others.
+pub fn serve(engine: &Engine, channel: &mut dyn Channel, senders: &Senders, peer: Peer) -> Result<()> {
     let mut message = Vec::new();
     let mut holder = None;
     while channel.receive(&mut message)? {
@@ -43,7 +46,11 @@ pub fn serve(engine: &Engine, channel: &mut dyn Channel) -> Result<()> {
                 channel.flush()?;
                 holder = Some(name);
             }
+            (Request::Follow { from }, Some(holder)) => {
+                return stream(engine, channel, senders, Peer { name: holder.clone(), ..peer }, from);
+            }
             (Request::Copy { from, held }, Some(holder)) => {
+                thread::stand_back(Behind::Queries);
                 Copying::begin(engine, channel, holder, from)?.send(&held)?;
             }
             _ => {
@@ -73,7 +80,7 @@ fn in_memory() -> Error {
         .with_hint("Start the server with --data DIR, or write a dump by firn dump.")
 }
 
-fn send(channel: &mut dyn Channel, reply: &Reply<'_>) -> Result<()> {
+pub(crate) fn send(channel: &mut dyn Channel, reply: &Reply<'_>) -> Result<()> {
     let (head, body) = reply.encode();
     channel.send(&[&head, body])
 }
@@ -83,11 +90,92 @@ struct Copying<'c> {
     engine: &'c Engine,
     channel: &'c mut dyn Channel,
     pinned: firn_txn::PinnedCheckpoint,
-    follower: Follower,
-    /// The names of files that have been sent, or that the other side has.
+    log: LogSender,
+    /// The files that have been sent, or that the other side has.
     sent: HashSet<DatabaseFile>,
+}
+
+/// Sends the log from a follower.
+pub(crate) struct LogSender {
+    pub follower: Follower,
     /// The last segment whose header has been sent.
     segment: Option<SegmentHeader>,
+    /// Groups that are sent next.
+    groups: Vec<u8>,
+}
+
+impl LogSender {
+    pub fn new(follower: Follower) -> LogSender {
+        LogSender { follower, segment: None, groups: Vec::new() }
+    }
+
+    /// Sends the header of the segment in which the next group begins, also if none follows: a database has a log.
+    pub fn begin(&mut self, channel: &mut dyn Channel) -> Result<()> {
+        let headers: Vec<SegmentHeader> = self.follower.segment().into_iter().collect();
+        self.send_segments(channel, &headers)
+    }
+
+    /// Sends some of the log up to `end`, as far as it is on disk: before a group the headers of its segments, and the files that it
+    /// names, by `send_file`. Returns whether there was any.
+    pub fn send_some(
+        &mut self,
+        channel: &mut dyn Channel,
+        end: Lsn,
+        mut send_file: impl FnMut(&mut dyn Channel, &Follower, &DatabaseFile) -> Result<()>,
+    ) -> Result<bool> {
+        let begin = self.follower.point().lsn;
+        while self.groups.len() < CHUNK_BYTES
+            && let Some(group) = self.follower.next_group(end)?
+        {
+            let headers: Vec<SegmentHeader> = self.follower.segments_of(&group).copied().collect();
+            let named = files_named_by(&group)?;
+            if headers.last() != self.segment.as_ref() || !named.is_empty() {
+                self.send_groups(channel)?;
+            }
+            for file in &named {
+                send_file(channel, &self.follower, file)?;
+            }
+            self.send_segments(channel, &headers)?;
+            self.groups.extend_from_slice(group.bytes());
+        }
+        self.send_groups(channel)?;
+        Ok(self.follower.point().lsn > begin)
+    }
+
+    /// Sends headers of segments that have not been sent.
+    fn send_segments(&mut self, channel: &mut dyn Channel, headers: &[SegmentHeader]) -> Result<()> {
+        for header in headers {
+            if self.segment.is_none_or(|sent| sent.number < header.number || sent.epoch < header.epoch) {
+                send(channel, &Reply::Segment(&header.encode()))?;
+                self.segment = Some(*header);
+            }
+        }
+        Ok(())
+    }
+
+    fn send_groups(&mut self, channel: &mut dyn Channel) -> Result<()> {
+        if !self.groups.is_empty() {
+            send(channel, &Reply::Groups(&self.groups))?;
+            self.groups.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Sends a file that is retained as long as these pins are not broken.
+pub(crate) fn send_file(
+    engine: &Engine,
+    channel: &mut dyn Channel,
+    file: &DatabaseFile,
+    pins: &[&Pin],
+) -> Result<()> {
+    let opened = engine.open_file(file);
+    // First: if a pin was broken, the file may have been removed.
+    pins.iter().try_for_each(|pin| pin.position().map(drop))?;
+    let opened = opened?;
+    send(channel, &Reply::File(file.clone()))?;
+    files::read(&*opened, |bytes| send(channel, &Reply::Data(bytes)))?;
+    send(channel, &Reply::Data(&[]))
 }
 
 impl<'c> Copying<'c> {
@@ -118,16 +206,19 @@ impl<'c> Copying<'c> {
         };
         // The follower retains what is needed of the log.
         pinned.pin().advance(follower.point().lsn)?;
-        Ok(Copying { engine, channel, pinned, follower, sent: HashSet::new(), segment: None })
+        Ok(Copying { engine, channel, pinned, log: LogSender::new(follower), sent: HashSet::new() })
     }
 
     fn send(mut self, held: &[DatabaseFile]) -> Result<()> {
         send(self.channel, &Reply::Manifest(&self.pinned.manifest()))?;
-        send(self.channel, &Reply::Log(self.follower.point()))?;
+        send(self.channel, &Reply::Log(self.log.follower.point()))?;
         self.sent.extend(held.iter().cloned());
         let files: Vec<DatabaseFile> = self.pinned.files().collect();
         for file in files {
-            self.send_file(&file)?;
+            if self.sent.insert(file.clone()) {
+                let pins = [self.pinned.pin(), self.log.follower.pin()];
+                send_file(self.engine, self.channel, &file, &pins)?;
+            }
             self.pinned.pin().release_file(&file.name);
         }
         // In this order: what was acknowledged before that time is on disk then.
@@ -139,71 +230,27 @@ impl<'c> Copying<'c> {
         self.channel.flush()
     }
 
-    fn send_file(&mut self, file: &DatabaseFile) -> Result<()> {
-        if !self.sent.insert(file.clone()) {
-            return Ok(());
-        }
-        let opened = self.engine.open_file(file);
-        // First: if a pin was broken, the file may have been removed.
-        self.pinned.pin().position()?;
-        self.follower.pin().position()?;
-        let opened = opened?;
-        send(self.channel, &Reply::File(file.clone()))?;
-        send_content(self.channel, &*opened)
-    }
-
     /// Sends the log up to `end`, which is on disk.
     fn send_log(&mut self, end: LogPoint) -> Result<()> {
-        let headers: Vec<SegmentHeader> = self.follower.segment().into_iter().collect();
-        self.send_segments(headers.iter())?;
-        let mut groups = Vec::new();
-        while let Some(group) = self.follower.next_group(end.lsn)? {
-            let headers: Vec<SegmentHeader> = self.follower.segments_of(&group).copied().collect();
-            let named = files_named_by(&group)?;
-            let is_new = headers.last() != self.segment.as_ref();
-            if is_new || !named.is_empty() || groups.len() + group.bytes().len() > CHUNK_BYTES {
-                self.send_groups(&mut groups, group.begin)?;
+        self.log.begin(self.channel)?;
+        let (engine, pinned, sent) = (self.engine, self.pinned.pin(), &mut self.sent);
+        while self.log.send_some(self.channel, end.lsn, |channel, follower, file| {
+            match sent.insert(file.clone()) {
+                true => send_file(engine, channel, file, &[pinned, follower.pin()]),
+                false => Ok(()),
             }
-            for file in &named {
-                self.send_file(file)?;
-            }
-            self.send_segments(headers.iter())?;
-            groups.extend_from_slice(group.bytes());
+        })? {
+            // What has been sent is not needed any more, nor its files.
+            let reached = self.log.follower.point().lsn;
+            self.log.follower.pin().advance(reached)?;
+            pinned.advance(reached)?;
         }
-        self.send_groups(&mut groups, end.lsn)?;
-        assert!(self.follower.point().is_same_place(&end), "a group ends where the log is durable");
+        assert!(self.log.follower.point().is_same_place(&end), "a group ends where the log is durable");
         Ok(())
-    }
-
-    /// Sends headers of segments that have not been sent.
-    fn send_segments<'h>(&mut self, headers: impl Iterator<Item = &'h SegmentHeader>) -> Result<()> {
-        for header in headers {
-            if self.segment.is_none_or(|sent| sent.number < header.number || sent.epoch < header.epoch) {
-                send(self.channel, &Reply::Segment(&header.encode()))?;
-                self.segment = Some(*header);
-            }
-        }
-        Ok(())
-    }
-
-    /// Sends groups, which end at `end`. They and their files are not needed any more.
-    fn send_groups(&mut self, groups: &mut Vec<u8>, end: Lsn) -> Result<()> {
-        if groups.is_empty() {
-            return Ok(());
-        }
-        send(self.channel, &Reply::Groups(groups))?;
-        groups.clear();
-        self.follower.pin().advance(end)?;
-        self.pinned.pin().advance(end)
     }
 }
 
 /// Whether the log cannot be followed from a point on.
 pub(crate) fn is_out_of_reach(error: &Error) -> bool {
     [SqlState::UNDEFINED_FILE, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE].contains(&error.state())
-}
-
-fn send_content(channel: &mut dyn Channel, file: &dyn DiskFile) -> Result<()> {
-    files::read(file, |bytes| send(channel, &Reply::Data(bytes)))?;
-    send(channel, &Reply::Data(&[]))
 }

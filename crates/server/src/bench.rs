@@ -28,6 +28,7 @@ use crate::cooling::Cooling;
 use crate::output::say;
 use crate::replication::Service;
 use crate::validation::Validation;
+use firn_replica::Senders;
 
 /// Arguments of `firn bench`.
 #[derive(clap::Args, Debug)]
@@ -743,7 +744,7 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
 pub(crate) fn serve(database: &Database, address: &str) -> Result<Server, Failure> {
     let config = WireConfig {
         listen: vec![address.to_owned()],
-        replication: Some(Service::new(database)),
+        replication: Some(Service::new(database, Senders::default())),
         ..WireConfig::default()
     };
     Server::start(database.clone(), config).map_err(Failure::address)

@@ -7,8 +7,10 @@
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use fallible_iterator::FallibleIterator;
@@ -18,6 +20,8 @@ use postgres_protocol::authentication::sasl::{
 };
 use postgres_protocol::message::backend::{ErrorFields, Message as Received};
 use postgres_protocol::message::frontend;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::secure::{Begun, Security};
@@ -252,6 +256,39 @@ impl Stream {
             Stream::Tcp(stream) => stream.read(buffer),
             Stream::Tls(stream) => stream.read(buffer),
             Stream::Unix(stream) => stream.read(buffer),
+        }
+    }
+
+    /// Reads fail that have waited for so long.
+    fn limit_reads(&self, timeout: Duration) -> io::Result<()> {
+        match self {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Tls(stream) => stream.get_ref().set_read_timeout(Some(timeout)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+        }
+    }
+
+    /// Waits until there is something to read; false if so long there is nothing.
+    fn wait_readable(&mut self, longest: Duration) -> io::Result<bool> {
+        if let Stream::Tls(stream) = self {
+            let state = stream.conn.process_new_packets().map_err(io::Error::other)?;
+            if state.plaintext_bytes_to_read() > 0 {
+                return Ok(true);
+            }
+        }
+        let limit = Timespec {
+            tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        let socket = match &*self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.get_ref().as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        };
+        match poll(&mut [PollFd::from_borrowed_fd(socket, PollFlags::IN)], Some(&limit)) {
+            Ok(answered) => Ok(answered > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
         }
     }
 }
@@ -548,21 +585,51 @@ impl Client {
         Ok(tag)
     }
 
+    /// The same, waiting for so long at most; `None` if nothing whole has come by then. Without any time it returns what has come
+    /// already.
+    pub fn receive_raw_within(&mut self, body: &mut Vec<u8>, longest: Duration) -> io::Result<Option<u8>> {
+        if !self.has_whole_message() {
+            if !self.stream.wait_readable(longest)? {
+                return Ok(None);
+            }
+            self.fill()?;
+        }
+        match self.has_whole_message() {
+            true => self.receive_raw(body).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    fn has_whole_message(&self) -> bool {
+        let length = self.input.get(1..5).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("4 bytes")));
+        length.is_some_and(|length| self.input.len() > length as usize)
+    }
+
     /// Waits until so many bytes have arrived.
     fn receive_at_least(&mut self, length: usize) -> io::Result<()> {
-        const READ_BYTES: usize = 256 * 1024;
         while self.input.len() < length {
-            let have = self.input.len();
-            self.input.resize(have + READ_BYTES, 0);
-            let read = self.stream.read(&mut self.input[have..]);
-            self.input.truncate(have + *read.as_ref().unwrap_or(&0));
-            match read {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-                _ => {}
-            }
+            self.fill()?;
         }
         Ok(())
+    }
+
+    /// Waits for more bytes.
+    fn fill(&mut self) -> io::Result<()> {
+        const READ_BYTES: usize = 256 * 1024;
+        let have = self.input.len();
+        self.input.resize(have + READ_BYTES, 0);
+        let read = self.stream.read(&mut self.input[have..]);
+        self.input.truncate(have + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// From now on, waits for the server fail that last for so long.
+    pub fn limit_silence(&self, timeout: Duration) -> io::Result<()> {
+        self.stream.limit_reads(timeout)
     }
 
     /// Appends data in parts as one message, and sends what is queued if that is much.

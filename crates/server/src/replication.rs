@@ -1,28 +1,37 @@
-//! Both ends of a connection for replication: the service behind a server's port, and the connection of a command to a server.
+//! Both ends of a connection for replication: the service behind a server's port, and the connection of a command or a replica to a
+//! server. And what SQL shows of replication.
 
 use std::fmt;
 use std::io::Write as _;
 use std::path::Path;
+use std::time::Duration;
 
 use firn_base::disk::RealDisk;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
-use firn_replica::Channel;
+use firn_base::{Error, Result, SqlState, clock};
 use firn_replica::archive::{Archiver, ArchiverStatus};
+use firn_replica::following::{self, Following, FollowingState, FollowingWatch};
+use firn_replica::{Channel, Peer, Received, Senders};
 use firn_session::Database;
 use firn_session::server::{
     ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _,
 };
-use firn_wire::{ReplicationChannel, ReplicationService};
+use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationService};
 
-use crate::client::{Client, Report, Target};
+use crate::client::{Address, Client, Report, Target};
 
-/// Sends copies of a database.
-pub struct Service(Database);
+/// A server that is silent for so long is gone.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+
+/// Sends copies of a database, and its log to those that follow it.
+pub struct Service {
+    database: Database,
+    senders: Senders,
+}
 
 impl Service {
-    pub fn new(database: &Database) -> Arc<Service> {
-        Arc::new(Service(database.clone()))
+    pub fn new(database: &Database, senders: Senders) -> Arc<Service> {
+        Arc::new(Service { database: database.clone(), senders })
     }
 }
 
@@ -34,27 +43,118 @@ impl fmt::Debug for Service {
 
 impl ReplicationService for Service {
     fn serve(&self, channel: &mut ReplicationChannel<'_>) -> Result<()> {
-        firn_replica::serve(self.0.engine(), &mut Serving(channel))
+        let peer = Peer {
+            name: String::new(),
+            session: channel.session(),
+            client: channel.client(),
+            begun: clock::wall_clock_micros(),
+        };
+        firn_replica::serve(self.database.engine(), &mut Serving(channel), &self.senders, peer)
     }
 }
 
-/// Archives the log of a database in a directory, until the archiver is stopped. `pg_stat_archiver` shows how it gets on.
+/// Prints a line for the person who runs the server.
+fn report(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
+}
+
+/// Archives the log of a database in a directory, until the archiver is stopped.
 pub fn archive(database: &Database, directory: &Path) -> Result<Archiver> {
-    let archiver = Archiver::start(database.engine().clone(), Arc::new(RealDisk), directory, |line| {
-        let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
-    })?;
-    database.set_replication_facts(Arc::new(Facts { archiver: Box::new(archiver.watch()) }));
-    Ok(archiver)
+    Archiver::start(database.engine().clone(), Arc::new(RealDisk), directory, report)
+}
+
+/// The server that a replica follows.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    pub target: Target,
+    /// As it was given: `HOST:PORT`, or a URL.
+    pub given: String,
+}
+
+impl Upstream {
+    /// Reads `HOST:PORT` or a URL.
+    pub fn parse(given: &str) -> std::result::Result<Upstream, String> {
+        let url = if given.contains("://") { given.to_owned() } else { format!("postgres://{given}") };
+        Ok(Upstream { target: Target::parse(&url)?, given: given.to_owned() })
+    }
+
+    /// Connects under the name of a replica.
+    pub fn connect(&self, name: &str) -> Result<Connection> {
+        let connection = Connection::open(&self.target, name)?;
+        connection
+            .0
+            .limit_silence(LONGEST_SILENCE)
+            .map_err(|error| Report::from(error).into())
+            .map(|()| connection)
+    }
+
+    /// The address, without a password.
+    pub fn shown(&self) -> String {
+        match self.host_and_port() {
+            (path, 0) => path,
+            (host, port) => format!("{host}:{port}"),
+        }
+    }
+
+    fn host_and_port(&self) -> (String, u16) {
+        match &self.target.address {
+            Address::Tcp(host, port) => (host.clone(), *port),
+            Address::Unix(path) => (path.display().to_string(), 0),
+        }
+    }
+}
+
+/// Begins to follow the server of a replica. `superseded` is called when its database is to be opened again.
+pub fn follow(
+    database: &Database,
+    directory: &Path,
+    upstream: Upstream,
+    name: &str,
+    superseded: impl Fn() + Send + Sync + 'static,
+) -> Result<Following> {
+    let options = following::Options {
+        name: name.to_owned(),
+        disk: Arc::new(RealDisk),
+        directory: directory.to_owned(),
+        connect: Box::new({
+            let name = name.to_owned();
+            move || Ok(Box::new(upstream.connect(&name)?))
+        }),
+        report: Box::new(report),
+        superseded: Box::new(superseded),
+    };
+    Following::start(database.engine().clone(), options)
+}
+
+/// Lets SQL show replication.
+pub fn show(
+    database: &Database,
+    senders: Senders,
+    archiver: Option<&Archiver>,
+    following: Option<(&Following, &Upstream)>,
+) {
+    let archiver = archiver
+        .map(|archiver| -> Box<dyn Fn() -> ArchiverStatus + Send + Sync> { Box::new(archiver.watch()) });
+    let following = following.map(|(following, upstream)| (following.watch(), upstream.clone()));
+    database.set_replication_facts(Arc::new(Facts {
+        database: database.clone(),
+        senders,
+        archiver,
+        following,
+    }));
 }
 
 /// What SQL shows of replication.
 struct Facts {
-    archiver: Box<dyn Fn() -> ArchiverStatus + Send + Sync>,
+    database: Database,
+    senders: Senders,
+    archiver: Option<Box<dyn Fn() -> ArchiverStatus + Send + Sync>>,
+    following: Option<(FollowingWatch, Upstream)>,
 }
 
 impl ReplicationFacts for Facts {
     fn archiver(&self) -> Option<ArchiverCounts> {
-        let status = (self.archiver)();
+        let status = self.archiver.as_ref()?();
         Some(ArchiverCounts {
             archived: status.archived,
             last_archived: status.last_archived,
@@ -64,17 +164,47 @@ impl ReplicationFacts for Facts {
     }
 
     fn receiver(&self) -> Option<ReceiverFacts> {
-        None
+        let (watch, upstream) = self.following.as_ref()?;
+        let status = watch.status();
+        let received = self.database.engine().received().ok()?;
+        Some(ReceiverFacts {
+            server: upstream.host_and_port(),
+            is_connected: status.state == FollowingState::Receiving,
+            epoch: received.epoch.0,
+            begun: status.begun,
+            received: received.lsn,
+            flushed: self.database.engine().durable_lsn(),
+            available: status.available,
+            last_message: status.last_message,
+            replayed_time: status.replayed_time,
+            last_error: status.replay_error.or(status.receive_error),
+        })
     }
 
     fn senders(&self) -> Vec<SenderFacts> {
-        Vec::new()
+        let micros = |lag: Option<Duration>| lag.map(|lag| lag.as_micros() as i64);
+        let facts = |status: firn_replica::SenderStatus| SenderFacts {
+            session: status.peer.session,
+            name: status.peer.name,
+            client: status.peer.client,
+            begun: status.peer.begun,
+            is_catching_up: status.is_catching_up,
+            sent: status.sent,
+            written: status.reached.received,
+            flushed: status.reached.flushed,
+            replayed: status.reached.replayed,
+            lags: status.lags.map(micros),
+            reply_time: status.reply_time,
+        };
+        self.senders.list().into_iter().map(facts).collect()
     }
 
-    fn pause_replay(&self, _pause: bool) {}
+    fn pause_replay(&self, pause: bool) {
+        self.following.iter().for_each(|(watch, _)| watch.pause(pause));
+    }
 
     fn is_replay_paused(&self) -> bool {
-        false
+        self.following.as_ref().is_some_and(|(watch, _)| watch.is_paused())
     }
 }
 
@@ -93,9 +223,17 @@ impl Channel for Serving<'_, '_> {
     fn receive(&mut self, message: &mut Vec<u8>) -> Result<bool> {
         self.0.receive(message)
     }
+
+    fn receive_within(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<Received> {
+        Ok(match self.0.receive_within(message, longest)? {
+            ReplicationInput::Message => Received::Message,
+            ReplicationInput::End => Received::End,
+            ReplicationInput::Nothing => Received::Nothing,
+        })
+    }
 }
 
-/// The end of a command.
+/// The end of a command or a replica.
 pub struct Connection(Client);
 
 impl Connection {
@@ -125,6 +263,18 @@ impl Channel for Connection {
             b'd' => Ok(true),
             b'c' => Ok(false),
             _ => Err(unexpected()),
+        }
+    }
+
+    fn receive_within(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<Received> {
+        let tag = self.0.receive_raw_within(message, longest).map_err(Report::from)?;
+        match tag {
+            None => Ok(Received::Nothing),
+            Some(b'd') => Ok(Received::Message),
+            Some(b'c') => Ok(Received::End),
+            Some(b'E') => Err(Report::read_raw(message).into()),
+            Some(b'N' | b'S') => Ok(Received::Nothing),
+            Some(_) => Err(unexpected()),
         }
     }
 }

@@ -2,19 +2,23 @@
 
 use std::io::Write as _;
 use std::net::ToSocketAddrs as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use firn_base::disk::{Disk, RealDisk};
+use firn_base::sync::Arc;
 use firn_base::{Error, SqlState};
 use firn_replica::archive::Archiver;
+use firn_replica::{Senders, join};
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
+use firn_txn::DirectoryRole;
 use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, WireConfig};
 
 use crate::Failure;
 use crate::cooling::Cooling;
-use crate::replication::{Service, archive};
+use crate::replication::{Service, Upstream, archive, follow, show};
 use crate::validation::Validation;
 use crate::watch::Watch;
 
@@ -86,6 +90,13 @@ pub struct Options {
     /// in it.
     #[arg(long, value_name = "DIR", requires = "data")]
     archive: Option<PathBuf>,
+    /// Serve a replica of another server's database, which can be read: HOST:PORT, or postgres://user@host:port/?sslmode=… If --data
+    /// is empty, it gets a copy first. A replica remains one: the option is only needed again if the address has changed.
+    #[arg(long, value_name = "SERVER", requires = "data", value_parser = Upstream::parse)]
+    follow: Option<Upstream>,
+    /// The name of a replica, which the server that it follows shows in pg_stat_replication.
+    #[arg(long, value_name = "NAME", default_value = "replica")]
+    name: String,
     #[command(flatten)]
     cooling: Cooling,
     #[command(flatten)]
@@ -111,19 +122,53 @@ enum AuthKind {
     Scram,
 }
 
+/// Why a server ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Event {
+    /// It is to stop.
+    Stop,
+    /// Its replica has a new copy, which is to be opened.
+    Superseded,
+}
+
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
 pub fn run(options: Options) -> Result<(), Failure> {
     let auth = authentication(&options)?;
     refuse_open_addresses(&options)?;
     let tls = encryption(&options)?;
     // Before the database opens, so that a signal never leaves it half open.
-    let stop = wait_for_signals()?;
+    let (sender, events) = mpsc::channel();
+    report_signals(sender.clone())?;
     if let Some(bytes) = options.query_memory {
         firn_session::limit_query_memory(bytes).map_err(Failure::usage)?;
     }
     if let Some(directory) = options.temporary_dir.as_ref().filter(|directory| !directory.is_dir()) {
         return Err(Failure::usage(format!("--temporary-dir {}: not a directory", directory.display())));
     }
+    loop {
+        let upstream = match &options.data {
+            Some(directory) => match prepare(&options, directory, &events)? {
+                Prepared::Primary => None,
+                Prepared::Replica(upstream) => Some(upstream),
+                Prepared::Stopped => return Ok(()),
+            },
+            None => None,
+        };
+        if serve(&options, &auth, &tls, upstream, &sender, &events)? == Event::Stop {
+            return Ok(());
+        }
+    }
+}
+
+/// Serves a database until an event.
+fn serve(
+    options: &Options,
+    auth: &Auth,
+    tls: &Option<Tls>,
+    upstream: Option<Upstream>,
+    sender: &mpsc::Sender<Event>,
+    events: &mpsc::Receiver<Event>,
+) -> Result<Event, Failure> {
     let mut config = Config {
         directory: options.data.clone(),
         temporary_directory: options.temporary_dir.clone(),
@@ -146,21 +191,36 @@ pub fn run(options: Options) -> Result<(), Failure> {
         Some(directory) => Some(archive(&database, directory).map_err(Failure::data)?),
         None => None,
     };
+    let senders = Senders::default();
+    let following = match (&upstream, &options.data) {
+        (Some(upstream), Some(directory)) => {
+            let sender = sender.clone();
+            // Nothing is lost if the server has stopped meanwhile.
+            let superseded = move || drop(sender.send(Event::Superseded));
+            let following = follow(&database, directory, upstream.clone(), &options.name, superseded);
+            Some(following.map_err(Failure::data)?)
+        }
+        _ => None,
+    };
+    show(&database, senders.clone(), archiver.as_ref(), following.as_ref().zip(upstream.as_ref()));
     let server = match options.flight_only {
         true => None,
-        false => Some(serve_postgres(&options, &database, auth.clone(), tls.clone())?),
+        false => Some(serve_postgres(options, &database, senders, auth.clone(), tls.clone())?),
     };
     let flight = match &options.flight {
-        Some(address) => Some(serve_flight(&options, &database, address, auth, tls)?),
+        Some(address) => Some(serve_flight(options, &database, address, auth.clone(), tls.clone())?),
         None => None,
     };
     if options.data.is_none() {
         say("the database is in memory only; see --data");
     }
+    if let Some(upstream) = &upstream {
+        say(format_args!("following {}", upstream.shown()));
+    }
     let report_after = Duration::from_secs(options.report_transactions_after);
     let watch = (!report_after.is_zero()).then(|| Watch::start(database.clone(), report_after));
-    let _ = stop.recv();
-    say("stopping");
+    let event = events.recv().unwrap_or(Event::Stop);
+    say(if event == Event::Stop { "stopping" } else { "opening the new copy" });
     drop(watch);
     // The two are independent; what either leaves open is rolled back when it returns.
     if let Some(flight) = flight {
@@ -169,17 +229,96 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(server) = server {
         server.shutdown();
     }
-    if options.checkpoint_at_stop && options.data.is_some() {
+    drop(following);
+    if options.checkpoint_at_stop && options.data.is_some() && event == Event::Stop {
         database.checkpoint().map_err(Failure::data)?;
     }
     // Nothing is written to the log any more.
     archiver.into_iter().for_each(Archiver::stop);
-    database.close_at_end().map_err(Failure::data)
+    match event {
+        Event::Stop => database.close_at_end().map_err(Failure::data)?,
+        // Its files are about to be removed.
+        Event::Superseded => drop(database),
+    }
+    Ok(event)
+}
+
+/// What a directory is to be opened as.
+enum Prepared {
+    Primary,
+    Replica(Upstream),
+    /// The server was stopped meanwhile.
+    Stopped,
+}
+
+/// Makes sure that a directory that is to follow a server has a copy of its database.
+fn prepare(options: &Options, directory: &Path, events: &mpsc::Receiver<Event>) -> Result<Prepared, Failure> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    join::finish(&*disk, directory).map_err(Failure::data)?;
+    let role = DirectoryRole::read(&*disk, directory).map_err(Failure::data)?;
+    match (role, &options.follow) {
+        (None, None) => Ok(Prepared::Primary),
+        (None, Some(upstream)) => match copy(&disk, directory, upstream, &options.name, events)? {
+            true => Ok(Prepared::Replica(upstream.clone())),
+            false => Ok(Prepared::Stopped),
+        },
+        (Some(DirectoryRole { upstream: None, .. }), None) => Ok(Prepared::Primary),
+        (Some(DirectoryRole { upstream: None, .. }), Some(_)) => Err(Failure::usage(format!(
+            "the database in {} is no replica\nHINT: A replica begins with a copy. Give it an empty directory.",
+            directory.display()
+        ))),
+        (Some(DirectoryRole { upstream: Some(known), .. }), None) => {
+            Upstream::parse(&known).map(Prepared::Replica).map_err(Failure::usage)
+        }
+        (Some(DirectoryRole { upstream: Some(known), .. }), Some(upstream)) => {
+            if known != upstream.given {
+                DirectoryRole::set_upstream(&*disk, directory, Some(&upstream.given))
+                    .map_err(Failure::data)?;
+            }
+            Ok(Prepared::Replica(upstream.clone()))
+        }
+    }
+}
+
+/// Copies the database of a server, and waits for it if it cannot be reached. False if the server is to stop.
+fn copy(
+    disk: &Arc<dyn Disk>,
+    directory: &Path,
+    upstream: &Upstream,
+    name: &str,
+    events: &mpsc::Receiver<Event>,
+) -> Result<bool, Failure> {
+    let (mut reported, begun) = (None, Instant::now());
+    loop {
+        let copied = upstream.connect(name).and_then(|mut connection| {
+            say(format_args!("copying the database of {}", upstream.shown()));
+            join::join(disk, directory, &mut connection, &upstream.given, name)
+        });
+        let error = match copied {
+            Ok(()) => {
+                say(format_args!("copied in {:.1} s", begun.elapsed().as_secs_f64()));
+                return Ok(true);
+            }
+            Err(error) => error,
+        };
+        if ![SqlState::CONNECTION_FAILURE, SqlState::ADMIN_SHUTDOWN].contains(&error.state()) {
+            return Err(Failure::data(error));
+        }
+        let text = error.to_string();
+        if reported.as_ref() != Some(&text) {
+            say(format_args!("waiting for {}: {text}", upstream.shown()));
+            reported = Some(text);
+        }
+        if events.recv_timeout(Duration::from_secs(1)).is_ok() {
+            return Ok(false);
+        }
+    }
 }
 
 fn serve_postgres(
     options: &Options,
     database: &Database,
+    senders: Senders,
     auth: Auth,
     tls: Option<Tls>,
 ) -> Result<Server, Failure> {
@@ -189,7 +328,7 @@ fn serve_postgres(
         auth,
         tls,
         max_connections: usize::from(options.max_connections),
-        replication: Some(Service::new(database)),
+        replication: Some(Service::new(database, senders)),
         ..WireConfig::default()
     };
     let server = Server::start(database.clone(), config).map_err(cannot_start)?;
@@ -281,20 +420,17 @@ fn say(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// A channel that gets a message on the first signal to stop. A second signal stops the process at once:
-/// a database survives that.
-fn wait_for_signals() -> Result<mpsc::Receiver<()>, Failure> {
-    let (sender, receiver) = mpsc::channel();
+/// Reports the first signal to stop. A second one stops the process at once: a database survives that.
+fn report_signals(sender: mpsc::Sender<Event>) -> Result<(), Failure> {
     let mut asked = false;
     ctrlc::set_handler(move || {
         if asked {
             std::process::exit(130);
         }
         asked = true;
-        let _ = sender.send(());
+        let _ = sender.send(Event::Stop);
     })
-    .map_err(Failure::new)?;
-    Ok(receiver)
+    .map_err(Failure::new)
 }
 
 fn authentication(options: &Options) -> Result<Auth, Failure> {

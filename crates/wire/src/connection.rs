@@ -40,12 +40,15 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
         Sink { output: encode::Output::default(), socket: socket.clone(), read_timeout: None, flushes: 0 };
     let end = match start(&mut input, &mut sink, shared) {
         // Both are dropped before the last message: the client's open transaction is rolled back by then.
-        Ok(Some(Started { mut client, _registration, is_for_replication })) => {
+        Ok(Some(Started { mut client, registration, is_for_replication })) => {
             client.set_terminate_hook(socket, &is_ended);
             client.cancel_when_gone(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
             let served = match is_for_replication {
-                true => replication::serve(&mut input, &mut sink, shared, &is_ended),
+                true => {
+                    let session = registration.process();
+                    replication::serve(&mut input, &mut sink, shared, &is_ended, session)
+                }
                 false => try_serve_messages(&mut client, &mut input, &mut sink, shared),
             };
             served.err().unwrap_or(Fate::Gone)
@@ -69,7 +72,7 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 /// A connection that has passed its start-up.
 struct Started {
     client: Client,
-    _registration: Registration,
+    registration: Registration,
     is_for_replication: bool,
 }
 
@@ -234,7 +237,7 @@ fn start(
     client.ready(&mut sink.output);
     sink.socket.set_deadline(None)?;
     let is_for_replication = parameters.is_for_replication;
-    Ok(Some(Started { client, _registration: registration, is_for_replication }))
+    Ok(Some(Started { client, registration, is_for_replication }))
 }
 
 /// Replies that the server does not have the encryption that the client asks for.

@@ -5,9 +5,11 @@
 //! reports an error of the server.
 
 use std::fmt::Debug;
+use std::net::IpAddr;
+use std::time::Duration;
 
 use firn_base::sync::{AtomicBool, Ordering};
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, clock};
 
 use crate::client::Sink;
 use crate::connection::Fate;
@@ -22,6 +24,17 @@ pub trait ReplicationService: Debug + Send + Sync {
     fn serve(&self, channel: &mut ReplicationChannel<'_>) -> Result<()>;
 }
 
+/// What a wait for a message has ended with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplicationInput {
+    /// A message.
+    Message,
+    /// The other side has ended the connection in order.
+    End,
+    /// The time has passed.
+    Nothing,
+}
+
 /// Such a connection: whole messages in both directions.
 pub struct ReplicationChannel<'c> {
     input: &'c mut Input,
@@ -29,6 +42,7 @@ pub struct ReplicationChannel<'c> {
     shared: &'c Shared,
     /// Whether another session has ended this one.
     is_ended: &'c AtomicBool,
+    session: u32,
 }
 
 impl ReplicationChannel<'_> {
@@ -39,6 +53,16 @@ impl ReplicationChannel<'_> {
         } else {
             Ok(())
         }
+    }
+
+    /// The session of the connection.
+    pub fn session(&self) -> u32 {
+        self.session
+    }
+
+    /// The address and port of the other side, unless it is connected by a Unix domain socket.
+    pub fn client(&self) -> Option<(IpAddr, u16)> {
+        self.sink.socket.peer()
     }
 
     /// Queues a message, which is given in parts, and sends what is queued if that is much.
@@ -78,12 +102,35 @@ impl ReplicationChannel<'_> {
                 };
             }
             self.check()?;
-            let filled = self.input.fill(&self.sink.socket);
-            filled.map_err(|end| match end {
-                End::Gone | End::TimedOut => self.check().err().unwrap_or_else(lost),
-                End::Malformed(malformed) => malformed.into(),
-            })?;
+            self.fill()?;
         }
+    }
+
+    /// The same, waiting for so long at most. Without any time it returns what has come already.
+    pub fn receive_within(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<ReplicationInput> {
+        self.flush()?;
+        let begun = clock::now();
+        while !self.input.has_message() {
+            self.check()?;
+            let left = longest.saturating_sub(begun.elapsed());
+            if !self.sink.socket.wait_readable(left).map_err(|_| lost())? {
+                if longest <= begun.elapsed() {
+                    return Ok(ReplicationInput::Nothing);
+                }
+                continue;
+            }
+            self.fill()?;
+        }
+        Ok(if self.receive(message)? { ReplicationInput::Message } else { ReplicationInput::End })
+    }
+
+    /// Waits for more bytes.
+    fn fill(&mut self) -> Result<()> {
+        let filled = self.input.fill(&self.sink.socket);
+        filled.map_err(|end| match end {
+            End::Gone | End::TimedOut => self.check().err().unwrap_or_else(lost),
+            End::Malformed(malformed) => malformed.into(),
+        })
     }
 }
 
@@ -93,12 +140,13 @@ pub(crate) fn serve(
     sink: &mut Sink,
     shared: &Shared,
     is_ended: &AtomicBool,
+    session: u32,
 ) -> std::result::Result<(), Fate> {
     let service = shared.config.replication.clone();
     let service = service.ok_or_else(|| Error::unsupported("replication of this server's database"))?;
     encode::copy_both_response(&mut sink.output);
     sink.flush()?;
-    match service.serve(&mut ReplicationChannel { input, sink, shared, is_ended }) {
+    match service.serve(&mut ReplicationChannel { input, sink, shared, is_ended, session }) {
         Err(error) if error.state() == SqlState::CONNECTION_FAILURE => Err(Fate::Gone),
         outcome => Ok(outcome?),
     }

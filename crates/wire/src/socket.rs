@@ -134,6 +134,22 @@ impl Socket {
         answered && ioctl_fionread(socket).is_ok_and(|unread| unread <= last)
     }
 
+    /// Waits until something has come, or the client has gone; false if so long nothing has.
+    pub(crate) fn wait_readable(&self, longest: Duration) -> io::Result<bool> {
+        if self.has_decrypted() {
+            return Ok(true);
+        }
+        let limit = Timespec {
+            tv_sec: longest.as_secs().try_into().unwrap_or(i64::MAX),
+            tv_nsec: longest.subsec_nanos().into(),
+        };
+        match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&limit)) {
+            Ok(answered) => Ok(answered > 0),
+            Err(Errno::INTR) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Limits how long reads wait.
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
         match &self.stream {

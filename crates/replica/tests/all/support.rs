@@ -4,11 +4,12 @@ use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::sync::{Arc, mpsc};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
-use firn_replica::Channel;
 use firn_replica::backup::{self, Created, Repository, Restored, Target, Wanted};
+use firn_replica::{Channel, Peer, Received, Senders};
 use firn_session::{Config, Connection, Database};
 use firn_txn::Engine;
 use std::path::Path;
+use std::time::Duration;
 
 pub const BACKUPS: &str = "/backups";
 const DATA: &str = "/data";
@@ -138,6 +139,17 @@ impl Channel for Pipe {
             Err(_) => Ok(false),
         }
     }
+
+    fn receive_within(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<Received> {
+        match self.receiver.recv_timeout(longest) {
+            Ok(received) => {
+                *message = received?;
+                Ok(Received::Message)
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => Ok(Received::Nothing),
+            Err(mpsc::RecvTimeoutError::Disconnected) => Ok(Received::End),
+        }
+    }
 }
 
 fn lost() -> Error {
@@ -163,7 +175,8 @@ pub fn connect(database: &Database) -> Pipe {
     let server = thread::spawn("serve", move || {
         let errors = to_client.clone();
         let mut end = Pipe { sender: Some(to_client), receiver: from_client, server: None };
-        if let Err(error) = firn_replica::serve(&engine, &mut end) {
+        let peer = Peer { name: String::new(), session: 0, client: None, begun: 0 };
+        if let Err(error) = firn_replica::serve(&engine, &mut end, &Senders::default(), peer) {
             let _ = errors.send(Err(error));
         }
     });

@@ -1,0 +1,145 @@
+//! The side that asks for a copy, and stores it: for backups and new replicas.
+
+use crate::channel::Channel;
+use crate::files::{self, Content, FileWriter};
+use crate::message::{PROTOCOL, Reply, Request};
+use firn_base::disk::Disk;
+use firn_base::sync::Arc;
+use firn_base::{Error, Result, SqlState};
+use firn_log::{DatabaseId, LogCopy, LogPoint};
+use firn_txn::{ClusterId, CopiedManifest, DIRECTORY_VERSION, DatabaseFile, Folders};
+use std::path::Path;
+
+/// The server that is copied.
+pub(crate) struct Server {
+    pub database: DatabaseId,
+    pub cluster: ClusterId,
+    /// The version of its program.
+    pub program: String,
+}
+
+impl Server {
+    /// Begins a connection under a name, which the server shows to people.
+    pub fn greet(channel: &mut dyn Channel, holder: &str) -> Result<Server> {
+        let holder = holder.to_owned();
+        let hello = Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, holder };
+        channel.send(&[&hello.encode()])?;
+        channel.flush()?;
+        let mut message = Vec::new();
+        receive(channel, &mut message)?;
+        match Reply::decode(&message)? {
+            Reply::Identity { database, cluster, program, .. } => {
+                Ok(Server { database, cluster, program: program.to_owned() })
+            }
+            _ => Err(out_of_turn()),
+        }
+    }
+}
+
+/// Asks for a copy: the log from `from` on, if the server has it from there, and the files that are not `held`. Returns the manifest,
+/// its bytes, and where the log begins that is sent.
+pub(crate) fn request(
+    channel: &mut dyn Channel,
+    server: &Server,
+    from: Option<LogPoint>,
+    held: Vec<DatabaseFile>,
+    manifest_path: &Path,
+) -> Result<(CopiedManifest, Vec<u8>, LogPoint)> {
+    channel.send(&[&Request::Copy { from, held }.encode()])?;
+    channel.flush()?;
+    let mut message = Vec::new();
+    receive(channel, &mut message)?;
+    let Reply::Manifest(bytes) = Reply::decode(&message)? else { return Err(out_of_turn()) };
+    let (manifest, manifest_bytes) = (CopiedManifest::decode(bytes, manifest_path)?, bytes.to_vec());
+    if (manifest.database(), manifest.cluster()) != (server.database, server.cluster) {
+        return Err(out_of_turn());
+    }
+    receive(channel, &mut message)?;
+    let Reply::Log(begin) = Reply::decode(&message)? else { return Err(out_of_turn()) };
+    Ok((manifest, manifest_bytes, begin))
+}
+
+/// What arrives of a copy after its manifest, and where it goes.
+pub(crate) struct CopyReceiver {
+    pub disk: Arc<dyn Disk>,
+    pub folders: Folders,
+    pub log: LogCopy,
+    /// Bytes that have arrived.
+    pub bytes: u64,
+}
+
+impl CopyReceiver {
+    /// Stores everything up to the end, and syncs all but names. Returns where the log ends, and the time up to which it is complete.
+    pub fn receive_all(&mut self, channel: &mut dyn Channel) -> Result<(LogPoint, i64)> {
+        let mut message = Vec::new();
+        loop {
+            receive(channel, &mut message)?;
+            match Reply::decode(&message)? {
+                Reply::File(file) => self.receive_file(channel, &file)?,
+                Reply::Segment(header) => self.log.begin_segment(header).map(drop)?,
+                Reply::Groups(groups) => {
+                    self.log.append(groups)?;
+                    self.bytes += groups.len() as u64;
+                }
+                Reply::End { point, complete_until } => {
+                    self.log.sync()?;
+                    if !self.log.point().is_same_place(&point) {
+                        return Err(out_of_turn());
+                    }
+                    return Ok((self.log.point(), complete_until));
+                }
+                _ => return Err(out_of_turn()),
+            }
+        }
+    }
+
+    fn receive_file(&mut self, channel: &mut dyn Channel, file: &DatabaseFile) -> Result<()> {
+        // Under another name: an earlier backup may have the same file, and this one may be interrupted.
+        let path = self.folders.path(file);
+        let temporary = path.with_extension("tmp");
+        let created = FileWriter::create(&*self.disk, &temporary)?;
+        let (length, crc) = receive_content(channel, created)?;
+        if file.content.is_some_and(|content| content != (length, crc)) {
+            let message = format!("the file \"{}\" has not been copied as it is", file.name);
+            return Err(Error::new(SqlState::DATA_CORRUPTED, message)
+                .with_detail("Its length or its checksum is not that of the manifest.")
+                .with_hint("Look for errors of the server's disk; the backup can be tried again."));
+        }
+        self.bytes += length;
+        if self.disk.exists(&path)? && files::content_of(&*self.disk, &path)? != (length, crc) {
+            let _ = self.disk.remove(&temporary);
+            let message = format!("an earlier backup has another file \"{}\"", path.display());
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_detail("The database was set back to an earlier state without a new cluster.")
+                .with_hint("Make a full backup, without --incremental."));
+        }
+        self.disk.rename(&temporary, &path)
+    }
+}
+
+/// Writes what arrives of a file, and makes it durable, but not its name.
+fn receive_content(channel: &mut dyn Channel, mut file: FileWriter) -> Result<Content> {
+    let mut message = Vec::new();
+    loop {
+        receive(channel, &mut message)?;
+        match Reply::decode(&message)? {
+            Reply::Data(&[]) => return file.finish(),
+            Reply::Data(bytes) => file.write(bytes)?,
+            _ => return Err(out_of_turn()),
+        }
+    }
+}
+
+/// The next message, of which there must be one.
+fn receive(channel: &mut dyn Channel, message: &mut Vec<u8>) -> Result<()> {
+    if channel.receive(message)? {
+        return Ok(());
+    }
+    let message = "the server has ended the connection before the copy was complete";
+    Err(Error::new(SqlState::CONNECTION_FAILURE, message))
+}
+
+#[cold]
+pub(crate) fn out_of_turn() -> Error {
+    Error::new(SqlState::PROTOCOL_VIOLATION, "a message of the server comes at the wrong time")
+}

@@ -1,0 +1,390 @@
+//! A running replica: one thread receives the log of the server that it follows, and connects again when the connection is lost;
+//! another one replays it.
+//!
+//! A replica that cannot follow any more copies the database anew beside the old one, which is served meanwhile, and then asks its owner
+//! to open the directory again ([`crate::join`]).
+
+use crate::channel::{Channel, Received};
+use crate::join;
+use crate::message::FollowerStatus;
+use crate::receiver::{Receiver, Taken};
+use crate::source::is_out_of_reach;
+use firn_base::disk::Disk;
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
+use firn_base::thread::{self, JoinHandle};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_log::Waited;
+use firn_txn::{Engine, Replayer};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How long to wait before connecting again: at first, and at most.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(5);
+/// How much is received before it is made durable, if more arrives all the time.
+const BATCH_BYTES: usize = 4 << 20;
+/// A server that has been silent for so long is gone.
+const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// An answer follows so soon when replay has advanced, …
+const ANSWER_AFTER: Duration = Duration::from_millis(10);
+/// … and this often in any case.
+const ANSWER_EVERY: Duration = Duration::from_secs(1);
+/// How long the replaying thread sleeps at once.
+const REPLAY_WAIT: Duration = Duration::from_millis(100);
+
+/// What a replica does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FollowingState {
+    /// It is connecting to the server.
+    Connecting,
+    /// It receives the log.
+    Receiving,
+    /// It cannot follow any more, and copies the database anew.
+    CopyingAnew,
+    /// A new copy is complete: the directory is to be opened again.
+    Superseded,
+}
+
+/// How far a replica has come. Times are in microseconds since 1970 UTC.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FollowingStatus {
+    /// What it does.
+    pub state: FollowingState,
+    /// Where receiving began since it was started.
+    pub begun: Lsn,
+    /// How far it has come.
+    pub reached: FollowerStatus,
+    /// Up to where the log of the server is on disk, as it has said last.
+    pub available: Lsn,
+    /// When its last message has come, and when it had sent it, by its clock.
+    pub last_message: Option<(i64, i64)>,
+    /// When the group was sealed that has been replayed last.
+    pub replayed_time: Option<i64>,
+    /// Why receiving has failed last, if it has not succeeded since.
+    pub receive_error: Option<String>,
+    /// Why replay has failed last, if it has not succeeded since.
+    pub replay_error: Option<String>,
+}
+
+/// How a replica connects to the server that it follows.
+pub type Connect = dyn Fn() -> Result<Box<dyn Channel>> + Send + Sync;
+
+/// How a replica follows.
+pub struct Options {
+    /// Its name, which the server shows.
+    pub name: String,
+    /// The disk and the directory of the database.
+    pub disk: Arc<dyn Disk>,
+    /// The directory.
+    pub directory: PathBuf,
+    /// Connects to the server.
+    pub connect: Box<Connect>,
+    /// Gets lines for the person who runs the server: a failure, unless it is that of before, and what becomes of it.
+    pub report: Box<dyn Fn(&str) + Send + Sync>,
+    /// Called once when a new copy is complete: the database is to be closed and opened again.
+    pub superseded: Box<dyn Fn() + Send + Sync>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// A replica that follows, until it is stopped.
+#[derive(Debug)]
+pub struct Following {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    engine: Arc<Engine>,
+    options: Options,
+    stopping: AtomicBool,
+    is_paused: AtomicBool,
+    /// Groups are replayed so many microseconds after they were sealed, by the clock of this machine.
+    delay: AtomicU64,
+    status: Mutex<FollowingStatus>,
+    /// What waits for the end, or for the end of a pause, sleeps here.
+    changed: Condvar,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("status", &self.status).finish_non_exhaustive()
+    }
+}
+
+impl Following {
+    /// Begins to follow. Error: 55000 if the database is no replica.
+    pub fn start(engine: Arc<Engine>, options: Options) -> Result<Following> {
+        let replayer = engine.replayer()?;
+        let begun = engine.received()?.lsn;
+        let reached = FollowerStatus { received: begun, flushed: begun, replayed: engine.visible_lsn() };
+        let status = FollowingStatus {
+            state: FollowingState::Connecting,
+            begun,
+            reached,
+            available: begun,
+            last_message: None,
+            replayed_time: None,
+            receive_error: None,
+            replay_error: None,
+        };
+        let shared = Arc::new(Shared {
+            engine,
+            options,
+            stopping: AtomicBool::new(false),
+            is_paused: AtomicBool::new(false),
+            delay: AtomicU64::new(0),
+            status: Mutex::new(status),
+            changed: Condvar::new(),
+        });
+        let (receiving, replaying) = (shared.clone(), shared.clone());
+        let threads = vec![
+            thread::spawn("firn-receive", move || receiving.receive_on()),
+            thread::spawn("firn-replay", move || replaying.replay_on(replayer)),
+        ];
+        Ok(Following { shared, threads })
+    }
+
+    /// A handle that shows and controls it, also after its end.
+    pub fn watch(&self) -> FollowingWatch {
+        FollowingWatch(self.shared.clone())
+    }
+
+    /// Stops receiving and replay. What has been received is replayed when the database is opened again.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        self.shared.stopping.store(true, Ordering::SeqCst);
+        // Under the lock, so that no thread begins to sleep in between.
+        drop(self.shared.status.lock());
+        self.shared.changed.notify_all();
+        for thread in self.threads.drain(..) {
+            // Its panic was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Greeting,
+    /// The log has been asked for.
+    Asked,
+    Streaming,
+}
+
+/// Shows and controls a replica that follows.
+#[derive(Clone, Debug)]
+pub struct FollowingWatch(Arc<Shared>);
+
+impl FollowingWatch {
+    /// How far it has come.
+    pub fn status(&self) -> FollowingStatus {
+        let mut status = self.0.status.lock().clone();
+        status.reached.replayed = self.0.engine.visible_lsn();
+        status
+    }
+
+    /// Stops or continues replay; the log is received nevertheless.
+    pub fn pause(&self, pause: bool) {
+        self.0.is_paused.store(pause, Ordering::SeqCst);
+        drop(self.0.status.lock());
+        self.0.changed.notify_all();
+    }
+
+    /// Whether replay has been stopped.
+    pub fn is_paused(&self) -> bool {
+        self.0.is_paused.load(Ordering::SeqCst)
+    }
+
+    /// Lets replay be behind by so much: a group is replayed when it was sealed so long ago, by the clocks of both machines.
+    pub fn set_delay(&self, delay: Duration) {
+        self.0.delay.store(delay.as_micros() as u64, Ordering::SeqCst);
+    }
+}
+
+impl Shared {
+    fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::SeqCst)
+    }
+
+    /// Sleeps for a while, or until something changes.
+    fn rest(&self, longest: Duration) {
+        let mut status = self.status.lock();
+        if !self.is_stopping() {
+            self.changed.wait_for(&mut status, longest);
+        }
+    }
+
+    fn set_state(&self, state: FollowingState) {
+        self.status.lock().state = state;
+    }
+
+    /// Receives until it is to stop, or a new copy is complete.
+    fn receive_on(&self) {
+        let mut pause = RETRY_AFTER;
+        while !self.is_stopping() {
+            self.set_state(FollowingState::Connecting);
+            let mut phase = Phase::Greeting;
+            let Err(error) = self.receive_once(&mut phase) else { continue };
+            if self.is_stopping() {
+                return;
+            }
+            if phase == Phase::Streaming {
+                pause = RETRY_AFTER;
+            }
+            self.note_error(&error);
+            // The server does not retain the log from there on, or has another history.
+            if phase == Phase::Asked && is_out_of_reach(&error) {
+                match self.begin_anew() {
+                    Ok(()) => return,
+                    Err(error) => self.note_error(&error),
+                }
+            }
+            self.rest(pause);
+            pause = RETRY_AFTER_AT_MOST.min(2 * pause);
+        }
+    }
+
+    fn note_error(&self, error: &Error) {
+        let text = error.to_string();
+        let is_new =
+            self.status.lock().receive_error.replace(text.clone()).is_none_or(|before| before != text);
+        if is_new {
+            (self.options.report)(&format!("the log cannot be received, which is tried again: {text}"));
+        }
+    }
+
+    /// Receives over one connection until it ends.
+    fn receive_once(&self, phase: &mut Phase) -> Result<()> {
+        let mut channel = (self.options.connect)()?;
+        let channel = &mut *channel;
+        let mut receiver = Receiver::begin(self.engine.clone(), channel, &self.options.name)?;
+        let mut message = Vec::new();
+        let (mut unflushed, mut answered, mut heard) = (0, clock::now(), clock::now());
+        let mut reported = Lsn(0);
+        while !self.is_stopping() {
+            let is_streaming = *phase == Phase::Streaming;
+            let longest = match is_streaming && self.engine.visible_lsn() > reported {
+                _ if unflushed > 0 => Duration::ZERO,
+                true => ANSWER_AFTER,
+                false => ANSWER_EVERY,
+            };
+            match channel.receive_within(&mut message, longest)? {
+                Received::End => return Err(ended()),
+                Received::Nothing if heard.elapsed() > LONGEST_SILENCE => return Err(silent()),
+                Received::Nothing => {}
+                Received::Message => {
+                    heard = clock::now();
+                    match receiver.take(&message, channel)? {
+                        Taken::Identity => *phase = Phase::Asked,
+                        Taken::Beginning => {
+                            *phase = Phase::Streaming;
+                            self.set_state(FollowingState::Receiving);
+                            self.status.lock().receive_error = None;
+                        }
+                        Taken::Data => unflushed += message.len(),
+                        Taken::Position => {
+                            let sent_at = receiver.sent_at().unwrap_or_default();
+                            self.status.lock().last_message = Some((clock::wall_clock_micros(), sent_at));
+                        }
+                    }
+                    if unflushed < BATCH_BYTES && (unflushed > 0 || *phase != Phase::Streaming) {
+                        continue;
+                    }
+                }
+            }
+            let replayed = self.engine.visible_lsn();
+            if *phase == Phase::Streaming
+                && (unflushed > 0 || replayed > reported || answered.elapsed() >= ANSWER_EVERY)
+            {
+                let reached = receiver.answer(channel)?;
+                (unflushed, answered, reported) = (0, clock::now(), reached.replayed);
+                let mut status = self.status.lock();
+                (status.reached, status.available) = (reached, receiver.available());
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the database anew, and asks for the directory to be opened again.
+    fn begin_anew(&self) -> Result<()> {
+        self.set_state(FollowingState::CopyingAnew);
+        (self.options.report)("the server does not have the log from there on: the database is copied anew");
+        let Options { disk, directory, connect, name, .. } = &self.options;
+        let upstream = self.engine.upstream().expect("it is a replica").to_owned();
+        join::copy_anew(disk, directory, &mut *connect()?, &upstream, name)?;
+        self.set_state(FollowingState::Superseded);
+        (self.options.superseded)();
+        Ok(())
+    }
+
+    /// Replays until it is to stop.
+    fn replay_on(&self, mut replayer: Replayer) {
+        while !self.is_stopping() {
+            match self.replay_some(&mut replayer) {
+                Ok(true) => {}
+                Ok(false) => self.rest(REPLAY_WAIT),
+                Err(error) => {
+                    let text = error.to_string();
+                    let is_new = self
+                        .status
+                        .lock()
+                        .replay_error
+                        .replace(text.clone())
+                        .is_none_or(|before| before != text);
+                    if is_new {
+                        (self.options.report)(&format!("the log cannot be replayed: {text}"));
+                    }
+                    self.rest(REPLAY_WAIT);
+                }
+            }
+        }
+    }
+
+    /// Replays what has been received, or waits for it for a while. Returns false if replay is not to go on now.
+    fn replay_some(&self, replayer: &mut Replayer) -> Result<bool> {
+        if self.is_paused.load(Ordering::SeqCst) {
+            return Ok(false);
+        }
+        let delay = self.delay.load(Ordering::SeqCst) as i64;
+        if delay > 0
+            && let Some(sealed) = replayer.next_wall_time()?
+            && clock::wall_clock_micros() < sealed.saturating_add(delay)
+        {
+            return Ok(false);
+        }
+        match replayer.replay_next()? {
+            Some(end) => {
+                let mut status = self.status.lock();
+                (status.replayed_time, status.replay_error) = (Some(end.wall_time), None);
+            }
+            None if replayer.wait(REPLAY_WAIT)? == Waited::Closed => return Ok(false),
+            None => {}
+        }
+        Ok(true)
+    }
+}
+
+#[cold]
+fn ended() -> Error {
+    Error::new(SqlState::CONNECTION_FAILURE, "the server has ended the connection")
+}
+
+#[cold]
+fn silent() -> Error {
+    Error::new(SqlState::CONNECTION_FAILURE, "the server does not answer")
+}

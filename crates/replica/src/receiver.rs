@@ -1,0 +1,155 @@
+//! The side of a replica: stores what arrives of the log that it follows.
+//!
+//! A receiver is a state machine: [`Receiver::take`] takes one message, and [`Receiver::answer`] makes everything durable that has
+//! arrived and returns the answer. It has neither threads nor clocks.
+//!
+//! Invariant: the files that a group names are on disk before the group is stored.
+
+use crate::channel::Channel;
+use crate::copying::out_of_turn;
+use crate::files::FileWriter;
+use crate::message::{FollowerStatus, PROTOCOL, Reply, Request};
+use firn_base::sync::Arc;
+use firn_base::{Error, Lsn, Result, SqlState};
+use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine};
+
+/// What receives the log of a replica, over one connection.
+pub struct Receiver {
+    engine: Arc<Engine>,
+    state: State,
+    /// The file that is arriving.
+    file: Option<(DatabaseFile, FileWriter)>,
+    /// Up to where the log of the server is on disk, as far as is known.
+    available: Lsn,
+    /// When the server has sent its last position, by its clock. In microseconds since 1970 UTC.
+    sent_at: Option<i64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It waits for the identity of the server.
+    Greeting,
+    /// It waits for the beginning of the log.
+    Asked,
+    /// The log arrives.
+    Streaming,
+}
+
+/// What a message was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taken {
+    /// The identity of the server: the replica asks for the log now.
+    Identity,
+    /// The beginning of the log: the server has it from there on.
+    Beginning,
+    /// Part of the log, or of a file.
+    Data,
+    /// A position.
+    Position,
+}
+
+impl Receiver {
+    /// Greets the server, under a name that it shows to people. Then its messages are to be [taken](Receiver::take).
+    pub fn begin(engine: Arc<Engine>, channel: &mut dyn Channel, name: &str) -> Result<Receiver> {
+        let holder = name.to_owned();
+        let hello = Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, holder };
+        channel.send(&[&hello.encode()])?;
+        channel.flush()?;
+        Ok(Receiver { engine, state: State::Greeting, file: None, available: Lsn(0), sent_at: None })
+    }
+
+    /// Up to where the log of the server is on disk, as far as is known.
+    pub fn available(&self) -> Lsn {
+        self.available
+    }
+
+    /// When the server has sent its last position, by its clock. In microseconds since 1970 UTC.
+    pub fn sent_at(&self) -> Option<i64> {
+        self.sent_at
+    }
+
+    /// Takes a message. `channel` is what answers go to.
+    ///
+    /// Errors: 55000 if the server has another database or cluster; XX001 if the log is not what follows; 53100, 58030, after which
+    /// another connection may succeed.
+    pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<Taken> {
+        let reply = Reply::decode(message)?;
+        match (self.state, reply, &mut self.file) {
+            (State::Greeting, Reply::Identity { database, cluster, .. }, _) => {
+                if self.engine.identity() != Some((database, cluster)) {
+                    return Err(another_cluster());
+                }
+                channel.send(&[&Request::Follow { from: self.engine.received()? }.encode()])?;
+                channel.flush()?;
+                self.state = State::Asked;
+                Ok(Taken::Identity)
+            }
+            (State::Asked, Reply::Log(point), _) if point.is_same_place(&self.engine.received()?) => {
+                self.state = State::Streaming;
+                Ok(Taken::Beginning)
+            }
+            (State::Streaming, Reply::File(file), None) => {
+                let (disk, path) = self.engine.place_for_received(&file)?;
+                self.file = Some((file, FileWriter::create(&*disk, &path)?));
+                Ok(Taken::Data)
+            }
+            (State::Streaming, Reply::Data(&[]), Some(_)) => {
+                let (file, writer) = self.file.take().expect("just seen");
+                self.end_file(&file, writer)?;
+                Ok(Taken::Data)
+            }
+            (State::Streaming, Reply::Data(bytes), Some((_, writer))) => {
+                writer.write(bytes)?;
+                Ok(Taken::Data)
+            }
+            (State::Streaming, Reply::Segment(header), None) => {
+                self.engine.receive_segment(header)?;
+                Ok(Taken::Data)
+            }
+            (State::Streaming, Reply::Groups(groups), None) => {
+                let end = self.engine.receive_groups(groups)?;
+                self.available = self.available.max(end.lsn);
+                Ok(Taken::Data)
+            }
+            (State::Streaming, Reply::Position { durable, sent_at }, None) => {
+                (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
+                Ok(Taken::Position)
+            }
+            _ => Err(out_of_turn()),
+        }
+    }
+
+    fn end_file(&self, file: &DatabaseFile, writer: FileWriter) -> Result<()> {
+        let content = writer.finish()?;
+        if file.content.is_some_and(|expected| expected != content) {
+            let message = format!("the file \"{}\" has not been received as it is", file.name);
+            return Err(Error::new(SqlState::DATA_CORRUPTED, message)
+                .with_detail("Its length or its checksum is not that of the log."));
+        }
+        let (disk, path) = self.engine.place_for_received(file)?;
+        disk.sync_directory(path.parent().expect("it is in a folder"))
+    }
+
+    /// Makes everything durable that has arrived. Returns how far the replica has come.
+    pub fn flush(&mut self) -> Result<FollowerStatus> {
+        let received = self.engine.received()?.lsn;
+        self.engine.flush_log()?;
+        let replayed = self.engine.visible_lsn();
+        Ok(FollowerStatus { received, flushed: received, replayed })
+    }
+
+    /// Makes everything durable that has arrived, and answers.
+    pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
+        let status = self.flush()?;
+        channel.send(&[&Request::Status(status).encode()])?;
+        channel.flush()?;
+        Ok(status)
+    }
+}
+
+#[cold]
+fn another_cluster() -> Error {
+    let message = "the server has another database, or belongs to another cluster";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_hint("A replica follows the server of which it was made. Make a new one in an empty directory.")
+}

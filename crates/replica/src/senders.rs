@@ -1,0 +1,240 @@
+//! The side of a server towards those that follow its log: sends groups as soon as they are on disk, and notes how far each has come.
+//!
+//! A slow or silent follower delays nothing: it reads the log from files, and its pin retains them only up to
+//! `max_slot_wal_keep_size`. One whose pin is broken gets an error and begins anew.
+
+use crate::channel::{Channel, Received};
+use crate::message::{FollowerStatus, Reply, Request};
+use crate::source::{LogSender, send, send_file};
+use firn_base::clock::Instant;
+use firn_base::sync::{Arc, Mutex};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_log::{LogPoint, Waited};
+use firn_txn::Engine;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// How long to wait for a group before what the other side has sent is read.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+/// A position is sent this often while no groups are.
+const POSITION_EVERY: Duration = Duration::from_secs(1);
+/// One that has not answered for so long is gone.
+const LONGEST_SILENCE: Duration = Duration::from_secs(60);
+/// How many positions are remembered with the times when they were sent, to measure how far the other side is behind.
+const MOST_SENT: usize = 1024;
+/// What is in transit: one that lacks more is catching up.
+const IN_TRANSIT_BYTES: u64 = 16 << 20;
+
+/// The other side of a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Peer {
+    /// The name that it has given itself.
+    pub name: String,
+    /// The session of the connection.
+    pub session: u32,
+    /// Its address and port, unless it is connected by a Unix domain socket.
+    pub client: Option<(IpAddr, u16)>,
+    /// When it was connected, in microseconds since 1970 UTC.
+    pub begun: i64,
+}
+
+/// How far one that follows the log has come.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SenderStatus {
+    /// The other side.
+    pub peer: Peer,
+    /// Whether it lacks more than what is in transit.
+    pub is_catching_up: bool,
+    /// Up to where the log has been sent.
+    pub sent: Lsn,
+    /// How far it has come by its last answer.
+    pub reached: FollowerStatus,
+    /// How long it took until what was sent was received, was on disk and was replayed there, and the answer was here.
+    pub lags: [Option<Duration>; 3],
+    /// When its last answer has come, in microseconds since 1970 UTC.
+    pub reply_time: Option<i64>,
+}
+
+/// Those that follow the log of a server.
+#[derive(Clone, Default, Debug)]
+pub struct Senders(Arc<Mutex<Vec<Arc<Mutex<SenderStatus>>>>>);
+
+impl Senders {
+    /// How far each has come, in the order in which they connected.
+    pub fn list(&self) -> Vec<SenderStatus> {
+        self.0.lock().iter().map(|status| status.lock().clone()).collect()
+    }
+
+    fn add(&self, status: SenderStatus) -> Listed {
+        let status = Arc::new(Mutex::new(status));
+        self.0.lock().push(status.clone());
+        Listed { senders: self.clone(), status }
+    }
+}
+
+/// A connection in the list, until it is dropped.
+struct Listed {
+    senders: Senders,
+    status: Arc<Mutex<SenderStatus>>,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.senders.0.lock().retain(|other| !Arc::ptr_eq(other, &self.status));
+    }
+}
+
+/// Sends the log from a point on, until the connection ends.
+///
+/// Errors: 55000 or 58P01 if the log cannot be followed from there; those of the channel and the log.
+pub(crate) fn stream(
+    engine: &Engine,
+    channel: &mut dyn Channel,
+    senders: &Senders,
+    peer: Peer,
+    from: LogPoint,
+) -> Result<()> {
+    let mut sending = Sending::begin(engine, channel, senders, peer, from)?;
+    loop {
+        if !sending.take_answers(channel)? {
+            return Ok(());
+        }
+        if !sending.send_some(channel)? {
+            let waited = sending.log.follower.wait(Lsn(u64::MAX), LONGEST_WAIT)?;
+            if waited == Waited::Closed {
+                return Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the server has closed its log"));
+            }
+        }
+    }
+}
+
+/// The sending of the log to one that follows it. Each of its steps ends by itself.
+pub struct Sending<'e> {
+    engine: &'e Engine,
+    log: LogSender,
+    listed: Listed,
+    /// Positions and when they were sent: the oldest first.
+    sent: VecDeque<(Lsn, Instant)>,
+    /// When a position or groups were sent last.
+    sent_at: Instant,
+    answered_at: Instant,
+}
+
+impl<'e> Sending<'e> {
+    /// Begins at a point, which the other side has asked for. Errors as of following the log from there.
+    pub fn begin(
+        engine: &'e Engine,
+        channel: &mut dyn Channel,
+        senders: &Senders,
+        peer: Peer,
+        from: LogPoint,
+    ) -> Result<Sending<'e>> {
+        let mut log = LogSender::new(engine.follow(&peer.name, from)?);
+        send(channel, &Reply::Log(from))?;
+        log.begin(channel)?;
+        channel.flush()?;
+        let reached = FollowerStatus { received: from.lsn, flushed: from.lsn, replayed: Lsn(0) };
+        let listed = senders.add(SenderStatus {
+            peer,
+            is_catching_up: true,
+            sent: from.lsn,
+            reached,
+            lags: [None; 3],
+            reply_time: None,
+        });
+        let now = clock::now();
+        Ok(Sending { engine, log, listed, sent: VecDeque::new(), sent_at: now, answered_at: now })
+    }
+
+    /// Takes what the other side has answered. False if it has ended the connection.
+    pub fn take_answers(&mut self, channel: &mut dyn Channel) -> Result<bool> {
+        let mut message = Vec::new();
+        loop {
+            match channel.receive_within(&mut message, Duration::ZERO)? {
+                Received::Nothing if self.answered_at.elapsed() > LONGEST_SILENCE => {
+                    let message = "the connection is ended because the other side does not answer";
+                    return Err(Error::new(SqlState::CONNECTION_FAILURE, message));
+                }
+                Received::Nothing => return Ok(true),
+                Received::End => return Ok(false),
+                Received::Message => match Request::decode(&message)? {
+                    Request::Status(reached) => self.note(reached)?,
+                    _ => {
+                        let message = "a request of the replication protocol comes at the wrong time";
+                        return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+                    }
+                },
+            }
+        }
+    }
+
+    fn note(&mut self, reached: FollowerStatus) -> Result<()> {
+        self.answered_at = clock::now();
+        // What is not on disk there is retained here.
+        self.log.follower.pin().advance(reached.flushed.min(self.log.follower.point().lsn))?;
+        let mut status = self.listed.status.lock();
+        let since = |lsn: Lsn| {
+            let newest = self.sent.partition_point(|(sent, _)| *sent <= lsn).checked_sub(1)?;
+            Some(self.sent[newest].1.elapsed())
+        };
+        let before = status.reached;
+        let positions = [
+            (before.received, reached.received),
+            (before.flushed, reached.flushed),
+            (before.replayed, reached.replayed),
+        ];
+        for (lag, (before, now)) in status.lags.iter_mut().zip(positions) {
+            if now > before {
+                *lag = since(now).or(*lag);
+            }
+        }
+        (status.reached, status.reply_time) = (reached, Some(clock::wall_clock_micros()));
+        status.is_catching_up = lacks_much(self.engine.durable_lsn(), reached);
+        drop(status);
+        let passed = self.sent.partition_point(|(sent, _)| *sent < reached.replayed);
+        self.sent.drain(..passed);
+        Ok(())
+    }
+
+    /// Sends what is on disk, or a position if nothing has been sent for a while. Returns whether there was anything of the log.
+    pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
+        let engine = self.engine;
+        let sent = self.log.send_some(channel, Lsn(u64::MAX), |channel, follower, file| {
+            send_file(engine, channel, file, &[follower.pin()])
+        })?;
+        let durable = engine.durable_lsn();
+        if sent {
+            self.note_sent(durable);
+        } else if self.sent_at.elapsed() >= POSITION_EVERY {
+            let sent_at = clock::wall_clock_micros();
+            send(channel, &Reply::Position { durable, sent_at })?;
+        } else {
+            return Ok(false);
+        }
+        channel.flush()?;
+        self.sent_at = clock::now();
+        Ok(sent)
+    }
+
+    fn note_sent(&mut self, durable: Lsn) {
+        let to = self.log.follower.point().lsn;
+        if self.sent.len() == MOST_SENT {
+            // Every second one is enough.
+            let mut keep = false;
+            self.sent.retain(|_| {
+                keep = !keep;
+                keep
+            });
+        }
+        self.sent.push_back((to, clock::now()));
+        let mut status = self.listed.status.lock();
+        status.sent = to;
+        status.is_catching_up = lacks_much(durable, status.reached);
+    }
+}
+
+/// Whether more is missing than what is in transit.
+fn lacks_much(durable: Lsn, reached: FollowerStatus) -> bool {
+    durable.0.saturating_sub(reached.received.0) > IN_TRANSIT_BYTES
+}
