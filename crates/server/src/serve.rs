@@ -196,7 +196,9 @@ fn serve(
         (Some(upstream), Some(directory)) => {
             let sender = sender.clone();
             // Nothing is lost if the server has stopped meanwhile.
-            let superseded = move || drop(sender.send(Event::Superseded));
+            let superseded = move || {
+                let _ = sender.send(Event::Superseded);
+            };
             let following = follow(&database, directory, upstream.clone(), &options.name, superseded);
             Some(following.map_err(Failure::data)?)
         }
