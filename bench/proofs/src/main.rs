@@ -8,6 +8,7 @@ mod crash;
 mod full_disk;
 mod isolation;
 mod loads;
+mod replicas;
 mod restart;
 mod server;
 mod wire_client;
@@ -35,6 +36,8 @@ enum Command {
     Crash(crash::Options),
     /// Backs a server up beside its clients, and restores it to random times.
     Backup(backup::Options),
+    /// Kills a primary and its replicas beside clients, cuts and stalls their connections, and compares what they have.
+    Replicas(replicas::Options),
     /// Fills the disk of a server, and checks what it has kept. Ends with 77 if no file system can be mounted.
     FullDisk(full_disk::Options),
     /// Random histories of transactions, in process or beside kills, checked for anomalies.
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Restart(options) => restart::run(options),
         Command::Crash(options) => crash::run(options),
         Command::Backup(options) => backup::run(options),
+        Command::Replicas(options) => replicas::run(options),
         Command::FullDisk(options) => match full_disk::run(options) {
             Ok(None) => return ExitCode::from(full_disk::UNAVAILABLE),
             outcome => outcome.map(drop),

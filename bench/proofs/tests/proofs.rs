@@ -53,6 +53,17 @@ fn a_backup_beside_clients_is_restored_to_any_time() {
 }
 
 #[test]
+fn replicas_have_everything_after_kills_and_lost_connections() {
+    on_a_server("replicas", &[]);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn replicas_have_everything_after_a_hundred_faults() {
+    on_a_server("replicas", &["--faults", "100"]);
+}
+
+#[test]
 fn a_server_on_a_full_disk_keeps_what_it_acknowledged_and_nothing_else() {
     on_a_server("full-disk", &[]);
 }

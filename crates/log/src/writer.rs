@@ -73,6 +73,9 @@ pub struct LogOptions {
     pub most_pinned_bytes: Option<u64>,
     /// The wall clock, in microseconds since 1970 UTC. It may jump; what is written never goes back.
     pub wall_clock: fn() -> i64,
+    /// Whether it has threads. Without them, what no thread waits for is not written, and dropping the log writes nothing: for
+    /// simulations, which decide what happens when.
+    pub has_threads: bool,
 }
 
 impl Default for LogOptions {
@@ -86,6 +89,7 @@ impl Default for LogOptions {
             spill_bytes: 8 << 20,
             most_pinned_bytes: Some(8 << 30),
             wall_clock: clock::wall_clock_micros,
+            has_threads: true,
         }
     }
 }
@@ -373,16 +377,12 @@ impl Log {
                 sent: Condvar::new(),
             },
         });
-        let threads = vec![
-            thread::spawn("firn-log-flush", {
-                let shared = shared.clone();
-                move || shared.run_flusher()
-            }),
-            thread::spawn("firn-log-prepare", {
-                let shared = shared.clone();
-                move || shared.run_preparer()
-            }),
-        ];
+        let mut threads = Vec::new();
+        if options.has_threads {
+            let (flushing, preparing) = (shared.clone(), shared.clone());
+            threads.push(thread::spawn("firn-log-flush", move || flushing.run_flusher()));
+            threads.push(thread::spawn("firn-log-prepare", move || preparing.run_preparer()));
+        }
         Ok(Log { shared, threads: Mutex::new(threads) })
     }
 

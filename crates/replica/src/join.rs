@@ -15,15 +15,18 @@
 
 use crate::channel::Channel;
 use crate::copying::{CopyReceiver, Server, out_of_turn, request};
-use firn_base::disk::Disk;
+use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Error, Result, SqlState, clock};
 use firn_log::LogCopy;
 use firn_txn::{DirectoryRole, Folders, LOCK, MANIFEST};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The folder of a copy that will replace the database.
 const ANEW: &str = "anew";
+/// How long to retry a lock that is held.
+const LOCK_PATIENCE: Duration = Duration::from_secs(10);
 /// The name of its manifest while its files are moved.
 const MOVING: &str = "MOVING";
 
@@ -67,7 +70,7 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
     if !disk.exists(&anew)? {
         return Ok(());
     }
-    let _lock = disk.lock(&directory.join(LOCK))?;
+    let _lock = lock(disk, directory)?;
     let (old, new) = (Folders::of(directory), Folders::of(&anew));
     let (complete, moving) = (anew.join(MANIFEST), anew.join(MOVING));
     if disk.exists(&complete)? {
@@ -95,6 +98,20 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
         disk.sync_directory(directory)?;
     }
     remove(disk, &anew)
+}
+
+/// Locks a directory. The last handle of a database that was just closed may be one of its own threads, so a held lock is retried
+/// for a while.
+fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
+    let begun = clock::now();
+    loop {
+        match disk.lock(&directory.join(LOCK)) {
+            Err(error) if error.state() == SqlState::OBJECT_IN_USE && begun.elapsed() < LOCK_PATIENCE => {
+                clock::sleep(LOCK_PATIENCE / 500);
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 fn copy(

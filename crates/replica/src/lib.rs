@@ -20,5 +20,5 @@ mod source;
 
 pub use channel::{Channel, Received};
 pub use receiver::Receiver;
-pub use senders::{Peer, SenderStatus, Senders, Sending};
-pub use source::serve;
+pub use senders::{Peer, SenderStatus, Senders};
+pub use source::{Serving, serve};

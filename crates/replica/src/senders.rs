@@ -3,8 +3,8 @@
 //! A slow or silent follower delays nothing: it reads the log from files, and its pin retains them only up to
 //! `max_slot_wal_keep_size`. One whose pin is broken gets an error and begins anew.
 
-use crate::channel::{Channel, Received};
-use crate::message::{FollowerStatus, Reply, Request};
+use crate::channel::Channel;
+use crate::message::{FollowerStatus, Reply};
 use crate::source::{LogSender, send, send_file};
 use firn_base::clock::Instant;
 use firn_base::sync::{Arc, Mutex};
@@ -15,8 +15,6 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long to wait for a group before what the other side has sent is read.
-const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// A position is sent this often while no groups are.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 /// One that has not answered for so long is gone.
@@ -85,33 +83,9 @@ impl Drop for Listed {
     }
 }
 
-/// Sends the log from a point on, until the connection ends.
-///
-/// Errors: 55000 or 58P01 if the log cannot be followed from there; those of the channel and the log.
-pub(crate) fn stream(
-    engine: &Engine,
-    channel: &mut dyn Channel,
-    senders: &Senders,
-    peer: Peer,
-    from: LogPoint,
-) -> Result<()> {
-    let mut sending = Sending::begin(engine, channel, senders, peer, from)?;
-    loop {
-        if !sending.take_answers(channel)? {
-            return Ok(());
-        }
-        if !sending.send_some(channel)? {
-            let waited = sending.log.follower.wait(Lsn(u64::MAX), LONGEST_WAIT)?;
-            if waited == Waited::Closed {
-                return Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the server has closed its log"));
-            }
-        }
-    }
-}
-
 /// The sending of the log to one that follows it. Each of its steps ends by itself.
-pub struct Sending<'e> {
-    engine: &'e Engine,
+pub(crate) struct Sending {
+    engine: Arc<Engine>,
     log: LogSender,
     listed: Listed,
     /// Positions and when they were sent: the oldest first.
@@ -121,15 +95,15 @@ pub struct Sending<'e> {
     answered_at: Instant,
 }
 
-impl<'e> Sending<'e> {
+impl Sending {
     /// Begins at a point, which the other side has asked for. Errors as of following the log from there.
     pub fn begin(
-        engine: &'e Engine,
+        engine: Arc<Engine>,
         channel: &mut dyn Channel,
         senders: &Senders,
         peer: Peer,
         from: LogPoint,
-    ) -> Result<Sending<'e>> {
+    ) -> Result<Sending> {
         let mut log = LogSender::new(engine.follow(&peer.name, from)?);
         send(channel, &Reply::Log(from))?;
         log.begin(channel)?;
@@ -147,29 +121,8 @@ impl<'e> Sending<'e> {
         Ok(Sending { engine, log, listed, sent: VecDeque::new(), sent_at: now, answered_at: now })
     }
 
-    /// Takes what the other side has answered. False if it has ended the connection.
-    pub fn take_answers(&mut self, channel: &mut dyn Channel) -> Result<bool> {
-        let mut message = Vec::new();
-        loop {
-            match channel.receive_within(&mut message, Duration::ZERO)? {
-                Received::Nothing if self.answered_at.elapsed() > LONGEST_SILENCE => {
-                    let message = "the connection is ended because the other side does not answer";
-                    return Err(Error::new(SqlState::CONNECTION_FAILURE, message));
-                }
-                Received::Nothing => return Ok(true),
-                Received::End => return Ok(false),
-                Received::Message => match Request::decode(&message)? {
-                    Request::Status(reached) => self.note(reached)?,
-                    _ => {
-                        let message = "a request of the replication protocol comes at the wrong time";
-                        return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
-                    }
-                },
-            }
-        }
-    }
-
-    fn note(&mut self, reached: FollowerStatus) -> Result<()> {
+    /// Notes how far the other side has come.
+    pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
         self.answered_at = clock::now();
         // What is not on disk there is retained here.
         self.log.follower.pin().advance(reached.flushed.min(self.log.follower.point().lsn))?;
@@ -199,9 +152,13 @@ impl<'e> Sending<'e> {
 
     /// Sends what is on disk, or a position if nothing has been sent for a while. Returns whether there was anything of the log.
     pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
-        let engine = self.engine;
+        if self.answered_at.elapsed() > LONGEST_SILENCE {
+            let message = "the connection is ended because the other side does not answer";
+            return Err(Error::new(SqlState::CONNECTION_FAILURE, message));
+        }
+        let engine = self.engine.clone();
         let sent = self.log.send_some(channel, Lsn(u64::MAX), |channel, follower, file| {
-            send_file(engine, channel, file, &[follower.pin()])
+            send_file(&engine, channel, file, &[follower.pin()])
         })?;
         let durable = engine.durable_lsn();
         if sent {
@@ -215,6 +172,14 @@ impl<'e> Sending<'e> {
         channel.flush()?;
         self.sent_at = clock::now();
         Ok(sent)
+    }
+
+    /// Waits until more is on disk, for so long at most. Error: 57P01 if the log has been closed.
+    pub fn wait_for_log(&mut self, longest: Duration) -> Result<()> {
+        match self.log.follower.wait(Lsn(u64::MAX), longest)? {
+            Waited::Closed => Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the server has closed its log")),
+            _ => Ok(()),
+        }
     }
 
     fn note_sent(&mut self, durable: Lsn) {

@@ -11,55 +11,116 @@
 //! The server's writers are not stopped, nor slowed down but by sharing the machine: files do not change, and a follower shares
 //! no memory with the log's writer but a position.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Received};
 use crate::files;
 use crate::message::{PROTOCOL, Reply, Request};
-use crate::senders::{Peer, Senders, stream};
+use crate::senders::{Peer, Senders, Sending};
+use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{Follower, LogPoint, Pin, SegmentHeader};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
+use std::time::Duration;
 
 /// How many bytes of groups a message has, if none of them has more.
 const CHUNK_BYTES: usize = 1 << 20;
+
+/// How long to wait for a group, or for a message.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 
 /// The name of the restore point that begins the log of a database without any commit.
 const FIRST_RESTORE_POINT: &str = "first copy";
 
 /// Serves one connection, of this peer, until the other side ends it. While it copies, the calling thread leaves contended cores to
 /// others.
-pub fn serve(engine: &Engine, channel: &mut dyn Channel, senders: &Senders, peer: Peer) -> Result<()> {
+pub fn serve(engine: &Arc<Engine>, channel: &mut dyn Channel, senders: &Senders, peer: Peer) -> Result<()> {
+    let mut serving = Serving::new(engine.clone(), senders.clone(), peer);
     let mut message = Vec::new();
-    let mut holder = None;
-    while channel.receive(&mut message)? {
-        match (Request::decode(&message)?, &holder) {
-            (Request::Hello { protocol, directory_version, holder: name }, None) => {
+    loop {
+        let longest = if serving.is_sending() { Duration::ZERO } else { LONGEST_WAIT };
+        match channel.receive_within(&mut message, longest)? {
+            Received::Message => {
+                serving.take(&message, channel)?;
+                continue;
+            }
+            Received::End => return Ok(()),
+            Received::Nothing => {}
+        }
+        if !serving.send_some(channel)? {
+            serving.wait_for_log(LONGEST_WAIT)?;
+        }
+    }
+}
+
+/// The state of a connection to one that copies the database or follows its log. Each of its steps ends by itself.
+pub struct Serving {
+    engine: Arc<Engine>,
+    senders: Senders,
+    peer: Peer,
+    is_greeted: bool,
+    sending: Option<Sending>,
+}
+
+impl Serving {
+    /// A connection that begins.
+    pub fn new(engine: Arc<Engine>, senders: Senders, peer: Peer) -> Serving {
+        Serving { engine, senders, peer, is_greeted: false, sending: None }
+    }
+
+    /// Whether the other side follows the log.
+    pub fn is_sending(&self) -> bool {
+        self.sending.is_some()
+    }
+
+    /// Takes a message of the other side. A copy is sent before this returns.
+    ///
+    /// Errors, after which the connection ends: 08P01 if it is out of turn; 55000 if the other side has another version, or the log has
+    /// another history; 58P01 if the log is not retained from where it is asked for.
+    pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<()> {
+        match (Request::decode(message)?, self.is_greeted, &mut self.sending) {
+            (Request::Hello { protocol, directory_version, holder }, false, _) => {
                 check_versions(protocol, directory_version)?;
-                let (database, cluster) = engine.identity().ok_or_else(in_memory)?;
+                let (database, cluster) = self.engine.identity().ok_or_else(in_memory)?;
                 let program = env!("CARGO_PKG_VERSION");
                 let directory_version = DIRECTORY_VERSION;
                 send(
                     channel,
                     &Reply::Identity { protocol: PROTOCOL, directory_version, database, cluster, program },
                 )?;
-                channel.flush()?;
-                holder = Some(name);
+                (self.is_greeted, self.peer.name) = (true, holder);
+                channel.flush()
             }
-            (Request::Follow { from }, Some(holder)) => {
-                return stream(engine, channel, senders, Peer { name: holder.clone(), ..peer }, from);
+            (Request::Follow { from }, true, None) => {
+                let peer = self.peer.clone();
+                let sending = Sending::begin(self.engine.clone(), channel, &self.senders, peer, from)?;
+                self.sending = Some(sending);
+                Ok(())
             }
-            (Request::Copy { from, held }, Some(holder)) => {
+            (Request::Status(status), _, Some(sending)) => sending.note(status),
+            (Request::Copy { from, held }, true, None) => {
                 thread::stand_back(Behind::Queries);
-                Copying::begin(engine, channel, holder, from)?.send(&held)?;
+                Copying::begin(&self.engine, channel, &self.peer.name, from)?.send(&held)
             }
             _ => {
                 let message = "a request of the replication protocol comes at the wrong time";
-                return Err(Error::new(SqlState::PROTOCOL_VIOLATION, message));
+                Err(Error::new(SqlState::PROTOCOL_VIOLATION, message))
             }
         }
     }
-    Ok(())
+
+    /// Sends what there is of the log to one that follows it, or a position if nothing has been sent for a while. Returns whether there
+    /// was anything of the log.
+    ///
+    /// Error: 55000 if the log is not retained any more that has not been sent; 08006 if the other side does not answer.
+    pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
+        self.sending.as_mut().map_or(Ok(false), |sending| sending.send_some(channel))
+    }
+
+    /// Waits until more of the log is on disk, if the other side follows it, for so long at most.
+    fn wait_for_log(&mut self, longest: Duration) -> Result<()> {
+        self.sending.as_mut().map_or(Ok(()), |sending| sending.wait_for_log(longest))
+    }
 }
 
 fn check_versions(protocol: u32, directory_version: u32) -> Result<()> {

@@ -16,6 +16,7 @@ use firn_session::Database;
 use firn_session::server::{
     ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _,
 };
+use firn_txn::Engine;
 use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationService};
 
 use crate::client::{Address, Client, Report, Target};
@@ -136,17 +137,14 @@ pub fn show(
     let archiver = archiver
         .map(|archiver| -> Box<dyn Fn() -> ArchiverStatus + Send + Sync> { Box::new(archiver.watch()) });
     let following = following.map(|(following, upstream)| (following.watch(), upstream.clone()));
-    database.set_replication_facts(Arc::new(Facts {
-        database: database.clone(),
-        senders,
-        archiver,
-        following,
-    }));
+    // Without the database itself, which holds them.
+    let engine = database.engine().clone();
+    database.set_replication_facts(Arc::new(Facts { engine, senders, archiver, following }));
 }
 
 /// What SQL shows of replication.
 struct Facts {
-    database: Database,
+    engine: Arc<Engine>,
     senders: Senders,
     archiver: Option<Box<dyn Fn() -> ArchiverStatus + Send + Sync>>,
     following: Option<(FollowingWatch, Upstream)>,
@@ -166,14 +164,14 @@ impl ReplicationFacts for Facts {
     fn receiver(&self) -> Option<ReceiverFacts> {
         let (watch, upstream) = self.following.as_ref()?;
         let status = watch.status();
-        let received = self.database.engine().received().ok()?;
+        let received = self.engine.received().ok()?;
         Some(ReceiverFacts {
             server: upstream.host_and_port(),
             is_connected: status.state == FollowingState::Receiving,
             epoch: received.epoch.0,
             begun: status.begun,
             received: received.lsn,
-            flushed: self.database.engine().durable_lsn(),
+            flushed: self.engine.durable_lsn(),
             available: status.available,
             last_message: status.last_message,
             replayed_time: status.replayed_time,

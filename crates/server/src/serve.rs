@@ -145,6 +145,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     if let Some(directory) = options.temporary_dir.as_ref().filter(|directory| !directory.is_dir()) {
         return Err(Failure::usage(format!("--temporary-dir {}: not a directory", directory.display())));
     }
+    let mut options = options;
     loop {
         let upstream = match &options.data {
             Some(directory) => match prepare(&options, directory, &events)? {
@@ -154,11 +155,17 @@ pub fn run(options: Options) -> Result<(), Failure> {
             },
             None => None,
         };
-        if serve(&options, &auth, &tls, upstream, &sender, &events)? == Event::Stop {
+        let (event, addresses) = serve(&options, &auth, &tls, upstream, &sender, &events)?;
+        if event == Event::Stop {
             return Ok(());
         }
+        // Clients find it where it was, also if the port was a free one.
+        (options.listen, options.flight) = addresses;
     }
 }
+
+/// The addresses for PostgreSQL's clients, and that for clients of Flight SQL.
+type Addresses = (Vec<String>, Option<String>);
 
 /// Serves a database until an event.
 fn serve(
@@ -168,7 +175,7 @@ fn serve(
     upstream: Option<Upstream>,
     sender: &mpsc::Sender<Event>,
     events: &mpsc::Receiver<Event>,
-) -> Result<Event, Failure> {
+) -> Result<(Event, Addresses), Failure> {
     let mut config = Config {
         directory: options.data.clone(),
         temporary_directory: options.temporary_dir.clone(),
@@ -221,6 +228,12 @@ fn serve(
     }
     let report_after = Duration::from_secs(options.report_transactions_after);
     let watch = (!report_after.is_zero()).then(|| Watch::start(database.clone(), report_after));
+    let addresses = (
+        server
+            .as_ref()
+            .map_or_else(Vec::new, |server| server.addresses().iter().map(ToString::to_string).collect()),
+        flight.as_ref().map(|flight| flight.local_addr().to_string()),
+    );
     let event = events.recv().unwrap_or(Event::Stop);
     say(if event == Event::Stop { "stopping" } else { "opening the new copy" });
     drop(watch);
@@ -242,7 +255,7 @@ fn serve(
         // Its files are about to be removed.
         Event::Superseded => drop(database),
     }
-    Ok(event)
+    Ok((event, addresses))
 }
 
 /// What a directory is to be opened as.

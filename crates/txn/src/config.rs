@@ -31,6 +31,9 @@ pub struct Config {
     /// Bytes that are allocated for rows and indexes when the database is opened, with their pages of memory, and not returned to
     /// the operating system: [`firn_storage::reserve`]. They belong to the process, not to one database.
     pub reserve_memory: u64,
+    /// Whether it has threads of its own, which collect garbage, freeze and encode blocks, and begin checkpoints. Without them a
+    /// simulation calls [`Engine::work_in_background`](crate::Engine::work_in_background).
+    pub has_threads: bool,
     /// How long a block must not have been written to before it is [frozen](firn_storage::Frozen); `None` for never.
     pub freeze_after: Option<Duration>,
     /// How long a block must have been frozen before it is encoded; `None` for never.
@@ -50,6 +53,7 @@ impl Default for Config {
             // In whole megabytes, which are easier to read.
             memory_limit: memory::of_process().map(|bytes| (bytes / 4 * 3) >> 20 << 20),
             reserve_memory: 0,
+            has_threads: true,
             freeze_after: Some(Duration::from_secs(5)),
             compact_after: Some(Duration::from_secs(60)),
         }

@@ -222,6 +222,9 @@ impl Engine {
             merging: Background::default(),
             _provider: Provider::shared(),
         });
+        if !engine.config.has_threads {
+            return engine;
+        }
         engine.background.start(&engine, "firn-background", Engine::tick);
         // Models call the merger themselves: another thread would multiply the schedules.
         #[cfg(not(feature = "models"))]
@@ -966,6 +969,12 @@ impl Engine {
         let drops = self.forget_dropped_tables();
         let freezes = self.freezer.work(self, self.config.freeze_after) == Progress::Working;
         collected || reaps || drops || freezes
+    }
+
+    /// Does what the background thread does at each interval: for simulations, whose engines have no threads. Returns whether there was
+    /// anything to do.
+    pub fn work_in_background(self: &Arc<Self>) -> bool {
+        self.tick()
     }
 
     /// Does part of the work of freezing blocks that have not been written to for `freeze_after`, as the background thread does

@@ -43,7 +43,7 @@ pub struct Replayer {
     engine: Arc<Engine>,
     follower: Follower,
     /// The tables that it has changed, by number.
-    targets: HashMap<TableId, Arc<Target>>,
+    targets: Vec<Option<Target>>,
     /// The group that has been read but not replayed completely.
     waiting: Option<Group>,
     /// Why nothing can be replayed any more until the database is opened again.
@@ -63,7 +63,7 @@ impl Engine {
         let (_, log) = self.store_and_log().expect("a replica has a directory");
         let begun = log.point_at(replica.replayed()).and_then(|from| log.follow("replay", from));
         let follower = begun.inspect_err(|_| replica.is_replaying.store(false, Ordering::SeqCst))?;
-        let (engine, targets) = (self.clone(), HashMap::new());
+        let (engine, targets) = (self.clone(), Vec::new());
         Ok(Replayer { engine, follower, targets, waiting: None, failure: None })
     }
 
@@ -193,7 +193,9 @@ impl Replayer {
             self.change_rows(entry, &mut writes, snapshot, ahead)?;
             if let Some(definitions) = &mut definitions {
                 definitions.finish(&engine)?;
-                self.targets.retain(|id, _| !definitions.dropped.contains(id));
+                for id in &definitions.dropped {
+                    self.targets.get_mut(id.0 as usize).into_iter().for_each(|target| *target = None);
+                }
             }
             Ok(definitions)
         })();
@@ -295,16 +297,26 @@ impl Replayer {
         target.replay(record.read()?, writes, snapshot, guard)
     }
 
-    fn target(&mut self, id: TableId) -> Result<Arc<Target>> {
-        if let Some(target) = self.targets.get(&id) {
-            return Ok(target.clone());
+    #[inline]
+    fn target(&mut self, id: TableId) -> Result<&Target> {
+        let number = id.0 as usize;
+        if self.targets.get(number).is_none_or(Option::is_none) {
+            self.find_target(id)?;
         }
+        Ok(self.targets[number].as_ref().expect("the table was just found"))
+    }
+
+    #[cold]
+    fn find_target(&mut self, id: TableId) -> Result<()> {
+        let number = id.0 as usize;
         let table = self.engine.find_table(id);
         let table =
             table.ok_or_else(|| misfit(format!("it names physical table {}, which is unknown", id.0)))?;
-        let target = Arc::new(Target::new(table));
-        self.targets.insert(id, target.clone());
-        Ok(target)
+        if self.targets.len() <= number {
+            self.targets.resize_with(number + 1, || None);
+        }
+        self.targets[number] = Some(Target::new(table));
+        Ok(())
     }
 
     /// Prefetches what the next record of `ahead` will change.
@@ -313,7 +325,7 @@ impl Replayer {
         if let Some(record) = ahead.next()
             && let Some((id, row)) = record.row()
             && record.changes_a_row()
-            && let Some(target) = self.targets.get(&id)
+            && let Some(Some(target)) = self.targets.get(id.0 as usize)
         {
             target.prefetch(&record, row);
         }

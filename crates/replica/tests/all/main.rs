@@ -2,4 +2,6 @@
 
 mod archives;
 mod backups;
+mod replicas;
+mod sim;
 mod support;

@@ -1,7 +1,7 @@
 //! A database with a ledger, backups over a channel in memory, and restored databases.
 
 use firn_base::disk::{Disk, SimulatedDisk};
-use firn_base::sync::{Arc, mpsc};
+use firn_base::sync::{Arc, AtomicBool, Ordering, mpsc};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_replica::backup::{self, Created, Repository, Restored, Target, Wanted};
@@ -118,11 +118,13 @@ pub struct Pipe {
     sender: Option<mpsc::SyncSender<std::result::Result<Vec<u8>, Error>>>,
     receiver: mpsc::Receiver<std::result::Result<Vec<u8>, Error>>,
     server: Option<JoinHandle<()>>,
+    /// Set once the connection is lost.
+    is_cut: Arc<AtomicBool>,
 }
 
 impl Channel for Pipe {
     fn send(&mut self, parts: &[&[u8]]) -> Result<()> {
-        let sender = self.sender.as_ref().ok_or_else(lost)?;
+        let sender = self.sender.as_ref().filter(|_| !self.is_cut.load(Ordering::SeqCst)).ok_or_else(lost)?;
         sender.send(Ok(parts.concat())).map_err(|_| lost())
     }
 
@@ -141,13 +143,22 @@ impl Channel for Pipe {
     }
 
     fn receive_within(&mut self, message: &mut Vec<u8>, longest: Duration) -> Result<Received> {
-        match self.receiver.recv_timeout(longest) {
-            Ok(received) => {
-                *message = received?;
-                Ok(Received::Message)
+        const STEP: Duration = Duration::from_millis(10);
+        let begun = clock::now();
+        loop {
+            if self.is_cut.load(Ordering::SeqCst) {
+                return Err(lost());
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => Ok(Received::Nothing),
-            Err(mpsc::RecvTimeoutError::Disconnected) => Ok(Received::End),
+            let left = longest.saturating_sub(begun.elapsed());
+            match self.receiver.recv_timeout(left.min(STEP)) {
+                Ok(received) => {
+                    *message = received?;
+                    return Ok(Received::Message);
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) if left <= STEP => return Ok(Received::Nothing),
+                Err(mpsc::RecvTimeoutError::Timeout) => {}
+                Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(Received::End),
+            }
         }
     }
 }
@@ -169,18 +180,23 @@ impl Drop for Pipe {
 
 /// Connects to a thread that serves copies of a database.
 pub fn connect(database: &Database) -> Pipe {
+    connect_with(database, &Senders::default(), &Arc::default())
+}
+
+/// The same, and lists it among those that follow, until it is cut.
+pub fn connect_with(database: &Database, senders: &Senders, is_cut: &Arc<AtomicBool>) -> Pipe {
     let (to_server, from_client) = mpsc::sync_channel(4);
     let (to_client, from_server) = mpsc::sync_channel(4);
-    let engine = database.engine().clone();
+    let (engine, senders, cut) = (database.engine().clone(), senders.clone(), is_cut.clone());
     let server = thread::spawn("serve", move || {
         let errors = to_client.clone();
-        let mut end = Pipe { sender: Some(to_client), receiver: from_client, server: None };
+        let mut end = Pipe { sender: Some(to_client), receiver: from_client, server: None, is_cut: cut };
         let peer = Peer { name: String::new(), session: 0, client: None, begun: 0 };
-        if let Err(error) = firn_replica::serve(&engine, &mut end, &Senders::default(), peer) {
+        if let Err(error) = firn_replica::serve(&engine, &mut end, &senders, peer) {
             let _ = errors.send(Err(error));
         }
     });
-    Pipe { sender: Some(to_server), receiver: from_server, server: Some(server) }
+    Pipe { sender: Some(to_server), receiver: from_server, server: Some(server), is_cut: is_cut.clone() }
 }
 
 pub fn try_create(disk: &Arc<SimulatedDisk>, database: &Database, incremental: bool) -> Result<Created> {

@@ -1,0 +1,404 @@
+//! Replicas with their threads: they are made, follow, are away, begin anew.
+
+use crate::support::*;
+use firn_base::disk::{Disk, Fault, SimulatedDisk};
+use firn_base::random::Random;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::{Error, Result, SqlState, clock};
+use firn_replica::following::{Following, FollowingState, Options};
+use firn_replica::{Channel, Senders, join};
+use firn_session::Database;
+use firn_txn::DirectoryRole;
+use std::path::Path;
+use std::time::Duration;
+
+const REPLICA: &str = "/replica";
+
+fn wait_until(what: &str, mut is: impl FnMut() -> bool) {
+    let begun = clock::now();
+    while !is() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+        clock::sleep(Duration::from_millis(2));
+    }
+}
+
+/// A server that replicas can connect to while it has a database.
+#[derive(Clone, Default)]
+struct Server {
+    database: Arc<Mutex<Option<Database>>>,
+    senders: Senders,
+    /// Set once its connections are lost.
+    is_cut: Arc<Mutex<Arc<AtomicBool>>>,
+}
+
+impl Server {
+    fn of(database: &Database) -> Server {
+        let server = Server::default();
+        *server.database.lock() = Some(database.clone());
+        server
+    }
+
+    fn connect(&self) -> Result<Pipe> {
+        let database = self.database.lock().clone();
+        let database =
+            database.ok_or_else(|| Error::new(SqlState::CONNECTION_FAILURE, "connection refused"))?;
+        Ok(connect_with(&database, &self.senders, &self.is_cut.lock()))
+    }
+
+    /// Ends, with all connections.
+    fn end(&self) {
+        *self.database.lock() = None;
+        std::mem::take(&mut *self.is_cut.lock()).store(true, Ordering::SeqCst);
+        wait_until("the connections end", || self.senders.list().is_empty());
+    }
+}
+
+/// A replica on a disk of its own.
+struct Replica {
+    database: Database,
+    following: Following,
+    superseded: Arc<AtomicBool>,
+}
+
+impl Replica {
+    fn make(disk: &Arc<SimulatedDisk>, server: &Server) -> Replica {
+        let dynamic: Arc<dyn Disk> = disk.clone();
+        join::join(&dynamic, Path::new(REPLICA), &mut server.connect().unwrap(), "server:1", "r").unwrap();
+        Replica::open(disk, server)
+    }
+
+    fn open(disk: &Arc<SimulatedDisk>, server: &Server) -> Replica {
+        join::finish(&**disk, Path::new(REPLICA)).unwrap();
+        let database = open_at(disk, REPLICA).unwrap();
+        let superseded = Arc::new(AtomicBool::new(false));
+        let options = Options {
+            name: "r".to_owned(),
+            disk: disk.clone(),
+            directory: REPLICA.into(),
+            connect: Box::new({
+                let server = server.clone();
+                move || server.connect().map(|pipe| Box::new(pipe) as Box<dyn Channel>)
+            }),
+            report: Box::new(|_| {}),
+            superseded: Box::new({
+                let superseded = superseded.clone();
+                move || superseded.store(true, Ordering::SeqCst)
+            }),
+        };
+        let following = Following::start(database.engine().clone(), options).unwrap();
+        Replica { database, following, superseded }
+    }
+
+    /// Waits until it shows what the primary does.
+    fn catch_up(&self, primary: &Database) {
+        primary.engine().flush_log().unwrap();
+        let end = primary.engine().log_point().unwrap();
+        wait_until("the replica catches up", || {
+            self.database.engine().received().unwrap().is_same_place(&end)
+                && self.database.engine().now() == primary.engine().now()
+        });
+    }
+
+    fn compare(&self, primary: &Database) {
+        self.catch_up(primary);
+        assert_eq!(contents(&self.database), contents(primary));
+    }
+
+    fn stop(self) {
+        self.following.stop();
+        drop(self.database);
+    }
+}
+
+#[test]
+fn a_replica_shows_what_its_primary_does() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    ledger.commit(30);
+    ledger.load();
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    replica.compare(&ledger.database);
+    for round in 0..4 {
+        ledger.commit(40);
+        ledger.load();
+        ledger.connection.execute("SELECT nextval('numbers')").unwrap();
+        let sql = format!(
+            "CREATE INDEX i{round} ON ledger (text, id); TRUNCATE other; CREATE VIEW v{round} AS SELECT 1 a"
+        );
+        ledger.connection.execute(&sql).unwrap();
+        if round == 1 {
+            ledger.database.checkpoint().unwrap();
+            replica.database.checkpoint().unwrap();
+        }
+        replica.compare(&ledger.database);
+    }
+    assert_eq!(last_id(&replica.database), ledger.entries.len() as i64 - 1);
+    let status = server.senders.list();
+    assert_eq!((status.len(), &*status[0].peer.name), (1, "r"));
+    let end = ledger.database.engine().log_point().unwrap().lsn;
+    wait_until("the primary knows that", || server.senders.list()[0].reached.replayed == end);
+    let before = replica.database.engine().now();
+    let mut connection = replica.database.connect();
+    for sql in [
+        "INSERT INTO ledger VALUES (-1, '')",
+        "UPDATE ledger SET text = ''",
+        "DELETE FROM ledger",
+        "CREATE TABLE more (a int)",
+        "SELECT nextval('numbers')",
+        "SELECT * FROM ledger FOR UPDATE",
+        "LOCK TABLE ledger",
+        "TRUNCATE ledger",
+        "DROP TABLE ledger",
+        "BEGIN; SELECT 1; CREATE TABLE more (a int); COMMIT",
+    ] {
+        let error = connection.execute(sql).unwrap_err();
+        assert_eq!(error.state(), SqlState::READ_ONLY_SQL_TRANSACTION, "{sql}: {error}");
+        let _ = connection.execute("ROLLBACK");
+    }
+    connection.execute("BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM ledger; COMMIT").unwrap();
+    assert_eq!(replica.database.engine().now(), before, "only replay moves the clock of a replica");
+    replica.stop();
+    wait_until("the connection ends", || server.senders.list().is_empty());
+    wait_until("nothing is retained", || ledger.database.engine().pinned().is_empty());
+}
+
+#[test]
+fn a_snapshot_of_a_replica_keeps_seeing_what_it_saw() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    ledger.commit(50);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    replica.catch_up(&ledger.database);
+    let read = "SELECT md5(string_agg(id || text, ',' ORDER BY id)), count(*) FROM ledger";
+    let by_index = "SELECT count(text) FROM ledger WHERE id = 7";
+    let mut readers = Vec::new();
+    for round in 0..6 {
+        let mut connection = replica.database.connect();
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+        let seen = connection.query_row_as::<(String, i64)>(read, ()).unwrap().unwrap();
+        let found = connection.query_row_as::<i64>(by_index, ()).unwrap().unwrap();
+        readers.push((connection, seen, found));
+        // Slots of deleted rows get other rows, again and again.
+        for step in 0..5 {
+            let sql = format!(
+                "DELETE FROM ledger WHERE id % 3 = {}; INSERT INTO ledger SELECT g, 'new {round} {step} ' || g \
+                 FROM generate_series(0, 60) g ON CONFLICT DO NOTHING; UPDATE ledger SET text = text || '.' WHERE id % 5 = 1",
+                step % 3
+            );
+            ledger.connection.execute(&sql).unwrap();
+        }
+        replica.compare(&ledger.database);
+        for (connection, seen, found) in &mut readers {
+            assert_eq!(&connection.query_row_as::<(String, i64)>(read, ()).unwrap().unwrap(), seen);
+            assert_eq!(&connection.query_row_as::<i64>(by_index, ()).unwrap().unwrap(), found);
+        }
+        if round == 3 {
+            readers.swap_remove(1);
+        }
+    }
+    drop(readers);
+    replica.compare(&ledger.database);
+    replica.stop();
+}
+
+#[test]
+fn a_replica_that_was_away_resumes_from_its_own_log() {
+    let (mut disk, mut other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let mut replica = Replica::make(&other, &server);
+    let mut random = Random::seeded(5);
+    for round in 0..12 {
+        ledger.commit(10);
+        if round % 3 == 0 {
+            ledger.load();
+        }
+        if random.uniform(1, 2) == 1 {
+            // Its process is killed, or its machine loses power.
+            replica.stop();
+            other = if random.uniform(1, 2) == 1 {
+                other.after_kill()
+            } else {
+                other.after_power_cut(&mut random)
+            };
+            ledger.commit(10);
+            replica = Replica::open(&other, &server);
+        } else if random.uniform(1, 2) == 1 {
+            // That of the primary is, and another epoch begins.
+            server.end();
+            let entries = std::mem::take(&mut ledger.entries);
+            drop(ledger);
+            disk =
+                if random.uniform(1, 2) == 1 { disk.after_kill() } else { disk.after_power_cut(&mut random) };
+            let database = open(&disk);
+            *server.database.lock() = Some(database.clone());
+            ledger = Ledger { connection: database.connect(), database, entries };
+        }
+        if random.uniform(1, 3) == 1 {
+            replica.database.checkpoint().unwrap();
+        }
+        ledger.commit(5);
+        replica.compare(&ledger.database);
+        assert_eq!(last_id(&replica.database), ledger.entries.len() as i64 - 1);
+    }
+    assert!(!replica.superseded.load(Ordering::SeqCst));
+    replica.stop();
+}
+
+#[test]
+fn a_replica_that_is_too_far_behind_begins_anew() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    ledger.commit(20);
+    replica.compare(&ledger.database);
+    let seen = contents(&replica.database);
+    replica.stop();
+    // Without a pin the log goes with the checkpoints.
+    for _ in 0..3 {
+        ledger.commit(300);
+        ledger.load();
+        ledger.database.checkpoint().unwrap();
+    }
+    let replica = Replica::open(&other, &server);
+    assert_eq!(contents(&replica.database), seen, "it can be read meanwhile");
+    wait_until("it is copied anew", || replica.superseded.load(Ordering::SeqCst));
+    assert_eq!(replica.following.watch().status().state, FollowingState::Superseded);
+    replica.stop();
+    let replica = Replica::open(&other, &server);
+    ledger.commit(10);
+    replica.compare(&ledger.database);
+    replica.stop();
+}
+
+#[test]
+fn a_copy_takes_the_place_of_the_old_one_wherever_that_is_interrupted() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    Replica::make(&other, &server).stop();
+    ledger.commit(30);
+    ledger.load();
+    let dynamic: Arc<dyn Disk> = other.clone();
+    let directory = Path::new(REPLICA);
+    join::copy_anew(&dynamic, directory, &mut server.connect().unwrap(), "server:1", "r").unwrap();
+    let expected = contents(&ledger.database);
+    let mut random = Random::seeded(3);
+    for operations in 0.. {
+        let broken = other.after_kill();
+        broken.fail_after_operations(operations, Fault::Broken);
+        let finished = join::finish(&*broken, directory);
+        let cut =
+            if random.uniform(1, 2) == 1 { broken.after_kill() } else { broken.after_power_cut(&mut random) };
+        join::finish(&*cut, directory).unwrap();
+        let database = open_at(&cut, REPLICA).unwrap();
+        assert_eq!(contents(&database), expected, "after {operations} operations");
+        assert_eq!(database.engine().upstream(), Some("server:1"));
+        drop(database);
+        if finished.is_ok() {
+            break;
+        }
+    }
+}
+
+#[test]
+fn making_a_replica_can_be_repeated_wherever_it_is_interrupted() {
+    let (disk, directory) = (SimulatedDisk::new(), Path::new(REPLICA));
+    let mut ledger = Ledger::new(&disk);
+    ledger.commit(10);
+    ledger.load();
+    let server = Server::of(&ledger.database);
+    let mut random = Random::seeded(4);
+    let mut operations = 0;
+    loop {
+        let broken = SimulatedDisk::new();
+        broken.fail_after_operations(operations, Fault::Broken);
+        let dynamic: Arc<dyn Disk> = broken.clone();
+        let made = join::join(&dynamic, directory, &mut server.connect().unwrap(), "server:1", "r");
+        let cut =
+            if random.uniform(1, 2) == 1 { broken.after_kill() } else { broken.after_power_cut(&mut random) };
+        if DirectoryRole::read(&*cut, directory).unwrap().is_none() {
+            assert!(made.is_err());
+            let dynamic: Arc<dyn Disk> = cut.clone();
+            join::join(&dynamic, directory, &mut server.connect().unwrap(), "server:1", "r").unwrap();
+        }
+        assert_eq!(contents(&open_at(&cut, REPLICA).unwrap()), contents(&ledger.database));
+        if made.is_ok() {
+            break;
+        }
+        operations += 1 + operations / 8;
+    }
+    // What is there is never replaced.
+    let dynamic: Arc<dyn Disk> = disk.clone();
+    let error = join::join(&dynamic, Path::new("/data"), &mut server.connect().unwrap(), "server:1", "r");
+    assert_eq!(error.unwrap_err().state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+}
+
+#[test]
+fn a_replica_follows_only_its_own_cluster() {
+    let (disk, other, backups) = (SimulatedDisk::new(), SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    ledger.commit(5);
+    let server = Server::of(&ledger.database);
+    Replica::make(&other, &server).stop();
+    create(&backups, &ledger.database, false);
+    let restored = restore(&backups, "/restored", &to(firn_replica::backup::Target::Latest));
+    *server.database.lock() = Some(restored);
+    let replica = Replica::open(&other, &server);
+    let error = || replica.following.watch().status().receive_error;
+    wait_until("it is refused", || error().is_some());
+    assert!(error().unwrap().contains("another cluster"), "{:?}", error());
+    // Its own may come back.
+    *server.database.lock() = Some(ledger.database.clone());
+    ledger.commit(5);
+    replica.compare(&ledger.database);
+    assert_eq!(error(), None);
+    replica.stop();
+}
+
+#[test]
+fn replay_can_be_paused_and_be_late() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    ledger.commit(5);
+    replica.compare(&ledger.database);
+    let watch = replica.following.watch();
+    watch.pause(true);
+    // What is being replayed ends first.
+    clock::sleep(Duration::from_millis(150));
+    ledger.commit(5);
+    let end = ledger.database.engine().log_point().unwrap();
+    wait_until("it is received", || replica.database.engine().received().unwrap().is_same_place(&end));
+    clock::sleep(Duration::from_millis(150));
+    assert_eq!(last_id(&replica.database), 4);
+    watch.set_delay(Duration::from_secs(3600));
+    watch.pause(false);
+    clock::sleep(Duration::from_millis(250));
+    assert_eq!(last_id(&replica.database), 4);
+    watch.set_delay(Duration::ZERO);
+    replica.compare(&ledger.database);
+    replica.stop();
+}
+
+#[test]
+fn a_full_disk_of_a_replica_delays_it_and_loses_nothing() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    for room in [0, 10, 5_000, 50_000] {
+        other.leave_room(room);
+        ledger.commit(20);
+        ledger.load();
+        ledger.commit(20);
+        clock::sleep(Duration::from_millis(50));
+        other.heal();
+        replica.compare(&ledger.database);
+    }
+    replica.stop();
+}
