@@ -517,8 +517,10 @@ impl Connection {
 
     /// SET TRANSACTION
     pub(crate) fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
-        self.refuse_read_write(modes)?;
+        // As in PostgreSQL, this error comes after that of a transaction which has read.
+        let refused = self.refuse_read_write(modes);
         let Some(open) = self.block.open() else {
+            refused?;
             self.warn(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
                 "SET TRANSACTION can only be used in transaction blocks",
@@ -538,6 +540,7 @@ impl Connection {
                 "transaction read-write mode must be set before any query",
             ));
         }
+        refused?;
         if open.used && modes.deferrable.is_some() {
             return Err(Error::new(
                 SqlState::ACTIVE_SQL_TRANSACTION,
