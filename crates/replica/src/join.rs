@@ -19,7 +19,7 @@ use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_log::LogCopy;
-use firn_txn::{DirectoryRole, Folders, LOCK, MANIFEST};
+use firn_txn::{DirectoryRole, Folders, LOCK, MANIFEST, MANIFEST_TEMPORARY};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ fn copy(
     disk.create_directory(directory)?;
     for folder in folders.both() {
         disk.create_directory(folder)?;
-        // Of a copy that was interrupted.
+        // Of a copy that was interrupted. Its manifest is written again.
         disk.list(folder)?.into_iter().try_for_each(|left| disk.remove(&folder.join(left)))?;
     }
     let (manifest, _, begin) = request(channel, &server, None, Vec::new(), &directory.join(MANIFEST))?;
@@ -154,7 +154,8 @@ fn check_that_nothing_is_there(disk: &dyn Disk, directory: &Path) -> Result<()> 
     let folders = Folders::of(directory);
     let is_ours = |name: &String| {
         let path: PathBuf = directory.join(name);
-        name == LOCK || name == "lost+found" || folders.both().contains(&path.as_path())
+        [LOCK, MANIFEST_TEMPORARY, "lost+found"].contains(&&**name)
+            || folders.both().contains(&path.as_path())
     };
     let foreign = disk.list(directory)?.into_iter().find(|name| !is_ours(name));
     let found = match foreign {

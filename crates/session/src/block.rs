@@ -11,12 +11,14 @@
 use crate::cache::PlanCache;
 use crate::connection::{CommandTag, Connection, Outcome, TransactionStatus};
 use crate::copy::Home;
+use crate::errors::timed_out;
 use crate::place::{Loss, Place};
 use crate::rest::{self, Resting};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
 use firn_sql::services::TransactionMark;
 use firn_sql::settings::{Level, Running, Settings};
+use firn_sql::standby::{self, Token};
 use firn_sql::statement::TransactionModes;
 use firn_sql::tree;
 use firn_txn::{Isolation, Savepoint, Transaction};
@@ -35,6 +37,8 @@ pub(crate) struct Open {
     savepoints: Vec<NamedSavepoint>,
     read_only: bool,
     isolation: Isolation,
+    /// What the session wanted to read when the transaction took its snapshot.
+    read_after: Option<Token>,
     /// Whether anything but SET TRANSACTION has been run.
     used: bool,
     /// Whether DDL has been run.
@@ -159,26 +163,81 @@ impl Block {
 
     /// A panic has unwound the statement that worked in the transaction, which ends.
     pub fn lose_transaction(&mut self) {
+        self.lose_transaction_to(Loss::Panicked);
+    }
+
+    fn lose_transaction_to(&mut self, loss: Loss) {
         if let Some(open) = self.open() {
-            open.place.lose(Loss::Panicked);
+            open.place.lose(loss);
         }
     }
 }
 
 impl Connection {
-    /// A statement begins that reads or writes; under READ COMMITTED it reads the newest state.
-    pub(crate) fn begin_statement(&mut self) {
+    /// A statement begins that reads or writes; under READ COMMITTED it reads the newest state. Errors as of
+    /// [`Connection::wait_to_read`].
+    pub(crate) fn begin_statement(&mut self) -> Result<()> {
+        if let Some(token) = self.read_after {
+            self.wait_in_block(token)?;
+        }
         self.block.note_use();
         if self.block.transaction_to_refresh().is_some() {
             self.refresh();
         }
+        Ok(())
     }
 
-    /// A statement is about to be analysed: under READ COMMITTED with the newest catalog.
-    pub(crate) fn refresh_catalog(&mut self) {
+    /// A statement is about to be analysed: under READ COMMITTED with the newest catalog. Errors as of
+    /// [`Connection::wait_to_read`].
+    pub(crate) fn refresh_catalog(&mut self) -> Result<()> {
+        if let Some(token) = self.read_after {
+            self.wait_in_block(token)?;
+        }
         if self.block.transaction_to_refresh().is_some_and(|transaction| transaction.has_stale_catalog()) {
             self.refresh();
         }
+        Ok(())
+    }
+
+    /// Waits for what the session wants to read, if the next statement of the block takes a snapshot: under READ COMMITTED, and if
+    /// nothing has been read yet and the setting has changed since the block began.
+    #[cold]
+    fn wait_in_block(&mut self, token: Token) -> Result<()> {
+        let Block::Open(open) = &self.block else { return Ok(()) };
+        let is_first = !open.used && open.read_after != Some(token);
+        let (isolation, read_only) = (open.isolation, open.read_only);
+        if self.block.transaction_to_refresh().is_some() {
+            if self.has_reached(token)? {
+                return Ok(());
+            }
+            self.streams.read_ahead();
+            // No versions are kept for it while it waits.
+            self.block.transaction_to_refresh().expect("it has not moved").release_snapshot();
+            let waited = self.wait_for(token);
+            self.block.transaction_to_refresh().expect("it has not moved").refresh();
+            return waited;
+        }
+        if !is_first {
+            return Ok(());
+        }
+        let Some(unused) = self.block.take_transaction() else { return Ok(()) };
+        unused.rollback();
+        let waited = self.wait_for(token);
+        match self.begin_transaction_now(effective(isolation, read_only)) {
+            Ok(transaction) => {
+                transaction.report_isolation(isolation);
+                self.block.put_transaction(Box::new(transaction));
+            }
+            Err(error) => {
+                self.block.lose_transaction_to(Loss::RolledBack);
+                self.fail_open_block();
+                return Err(error);
+            }
+        }
+        if let (Ok(()), Some(open)) = (&waited, self.block.open()) {
+            open.read_after = Some(token);
+        }
+        waited
     }
 
     fn refresh(&mut self) {
@@ -309,7 +368,7 @@ impl Connection {
 
     pub(crate) fn is_read_only(&self) -> bool {
         match &self.block {
-            Block::Idle => self.default_read_only,
+            Block::Idle => self.begins_read_only(),
             Block::Open(open) | Block::Failed(open) => open.read_only,
         }
     }
@@ -414,9 +473,13 @@ impl Connection {
             self.warn(SqlState::ACTIVE_SQL_TRANSACTION, "there is already a transaction in progress");
             return self.set_modes(modes);
         }
-        let read_only = modes.read_only.unwrap_or(self.default_read_only);
+        self.refuse_read_write(modes)?;
+        let read_only = modes.read_only.unwrap_or_else(|| self.begins_read_only());
         let isolation = modes.level.map_or(self.default_isolation, Level::isolation);
-        let transaction = self.begin_transaction(effective(isolation, read_only))?;
+        let alarm = self.read_after.and_then(|_| self.alarm());
+        let transaction = self
+            .begin_transaction(effective(isolation, read_only))
+            .map_err(|error| timed_out(error, alarm.as_ref()))?;
         transaction.report_isolation(isolation);
         let settings = self.services.with_settings(|settings| {
             let before = settings.clone();
@@ -434,6 +497,7 @@ impl Connection {
             savepoints: Vec::new(),
             read_only,
             isolation,
+            read_after: self.read_after,
             used: false,
             failure: None,
             changed_catalog: false,
@@ -443,9 +507,20 @@ impl Connection {
         Ok(())
     }
 
+    /// 0A000 in a replica for a transaction that is to write.
+    fn refuse_read_write(&self, modes: TransactionModes) -> Result<()> {
+        match modes.read_only == Some(false) && self.shared.engine.is_replica() {
+            true => Err(standby::no_read_write(&self.shared.engine)),
+            false => Ok(()),
+        }
+    }
+
     /// SET TRANSACTION
     pub(crate) fn set_modes(&mut self, modes: TransactionModes) -> Result<()> {
+        // As in PostgreSQL, this error comes after that of a transaction which has read.
+        let refused = self.refuse_read_write(modes);
         let Some(open) = self.block.open() else {
+            refused?;
             self.warn(
                 SqlState::NO_ACTIVE_SQL_TRANSACTION,
                 "SET TRANSACTION can only be used in transaction blocks",
@@ -465,6 +540,7 @@ impl Connection {
                 "transaction read-write mode must be set before any query",
             ));
         }
+        refused?;
         if open.used && modes.deferrable.is_some() {
             return Err(Error::new(
                 SqlState::ACTIVE_SQL_TRANSACTION,

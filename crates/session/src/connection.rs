@@ -32,6 +32,7 @@ use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::Sources;
+use firn_sql::standby::{self, Token};
 use firn_sql::statement::ends_failed_block;
 use firn_sql::{Cancel, RunOptions, cancelled, parse};
 use firn_txn::{Isolation, TableWaitLimit, Ticket, Transaction, Waited};
@@ -174,6 +175,9 @@ pub struct Connection {
     /// Copies of settings that every statement reads.
     pub(crate) synchronous_commit: bool,
     pub(crate) default_read_only: bool,
+    /// What a replica is to have replayed before a statement reads, and how long a statement waits for that.
+    pub(crate) read_after: Option<Token>,
+    pub(crate) read_after_timeout: Option<Duration>,
     /// The isolation level of new transactions.
     pub(crate) default_isolation: Isolation,
     /// How long a statement waits for a row that another transaction is changing.
@@ -228,6 +232,8 @@ impl Connection {
             options,
             synchronous_commit: true,
             default_read_only: false,
+            read_after: None,
+            read_after_timeout: None,
             default_isolation: Isolation::default(),
             lock_timeout: None,
             patience_of_transactions: patience.of_transactions(),
@@ -320,7 +326,9 @@ impl Connection {
     fn prepare_inner(&mut self, parsed: Option<Parsed>, types: &[Option<TypeId>]) -> Result<Statement> {
         if let Some(parsed) = &parsed {
             self.refuse_in_failed_block(parsed)?;
-            refuse(&parsed.statement)?;
+            if let Err(error) = refuse(&parsed.statement) {
+                return Err(self.refused_in_replica(&parsed.statement).unwrap_or(error));
+            }
         }
         self.make_statement(parsed, types, true)
     }
@@ -330,7 +338,7 @@ impl Connection {
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
     ) -> Result<T> {
-        self.begin_statement();
+        self.begin_statement()?;
         self.with_planner(work)
     }
 
@@ -339,7 +347,7 @@ impl Connection {
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
     ) -> Result<T> {
-        self.refresh_catalog();
+        self.refresh_catalog()?;
         match self.block.take_transaction() {
             Some(transaction) => {
                 let result = work(self, &transaction);
@@ -432,9 +440,16 @@ impl Connection {
         }
     }
 
-    /// Begins a transaction of this session; 53300 if too many run already.
+    /// Begins a transaction of this session; 53300 if too many run already. Errors also as of [`Connection::wait_to_read`].
     #[inline]
     pub(crate) fn begin_transaction(&self, isolation: Isolation) -> Result<Transaction> {
+        self.wait_to_read()?;
+        self.begin_transaction_now(isolation)
+    }
+
+    /// As [`Connection::begin_transaction`], but without a wait for what the session wants to read.
+    #[inline]
+    pub(crate) fn begin_transaction_now(&self, isolation: Isolation) -> Result<Transaction> {
         let mut transaction = self.shared.engine.try_begin(isolation)?;
         self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
@@ -448,6 +463,7 @@ impl Connection {
     /// sessions see that of the session.
     #[inline]
     pub(crate) fn begin_reader(&self) -> Result<Transaction> {
+        self.wait_to_read()?;
         let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
         self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());
@@ -518,8 +534,8 @@ impl Connection {
         let alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
             self.options.now = clock::wall_clock_micros();
-            self.services.set_read_only(self.default_read_only);
-            let mut transaction = self.begin_reader()?;
+            self.services.set_read_only(self.begins_read_only());
+            let mut transaction = self.begin_reader().map_err(|error| timed_out(error, alarm.as_ref()))?;
             let plan = self.current_plan(prepared, &transaction)?;
             if plan.is_short() && self.synchronous_commit {
                 transaction.track_read_durability();
@@ -542,7 +558,7 @@ impl Connection {
                 Err(error) => Err(timed_out(error, alarm.as_ref())),
             };
         }
-        self.begin_statement();
+        self.begin_statement().map_err(|error| timed_out(error, alarm.as_ref()))?;
         let mut query = |connection: &Self, transaction: &Transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
             plan.query(transaction, prepared.values_of(&plan, &parameters), &connection.options, values)
@@ -607,7 +623,7 @@ impl Connection {
         mut work: impl FnMut(&mut Self, &mut Transaction) -> Result<T>,
     ) -> Result<T> {
         let alarm = self.alarm();
-        self.begin_statement();
+        self.begin_statement().map_err(|error| timed_out(error, alarm.as_ref()))?;
         let result = match self.block.take_transaction() {
             Some(mut transaction) => {
                 self.streams.read_ahead();
@@ -734,7 +750,7 @@ impl Connection {
         &mut self,
         work: &mut dyn FnMut(&mut Self, &mut Transaction) -> Result<T>,
     ) -> Result<T> {
-        self.services.set_read_only(self.default_read_only);
+        self.services.set_read_only(self.begins_read_only());
         let mut retries = 0;
         loop {
             self.options.now = clock::wall_clock_micros();
@@ -803,10 +819,13 @@ impl Connection {
         if !self.is_read_only() {
             return Ok(());
         }
-        Err(Error::new(
-            SqlState::READ_ONLY_SQL_TRANSACTION,
-            format!("cannot execute {what} in a read-only transaction"),
-        ))
+        Err(standby::in_read_only(what, &self.shared.engine))
+    }
+
+    /// Whether new transactions may only read: all of a replica.
+    #[inline]
+    pub(crate) fn begins_read_only(&self) -> bool {
+        self.default_read_only || self.shared.engine.is_replica()
     }
 
     fn refuse_in_failed_block(&self, parsed: &Parsed) -> Result<()> {
@@ -887,6 +906,8 @@ impl Connection {
         let copy = |settings: &mut Settings| {
             self.synchronous_commit = settings.synchronous_commit();
             self.default_read_only = settings.default_read_only();
+            self.read_after = settings.read_after();
+            self.read_after_timeout = settings.read_after_timeout();
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
             self.patience.set_lock_timeout(self.lock_timeout);

@@ -545,7 +545,7 @@ impl Connection {
 
     fn begin_copy_in(&mut self, parsed: &Parsed, copy: &tree::Copy) -> Result<Outcome> {
         let (options, alarm) = (self.options.clone(), self.alarm());
-        self.begin_statement();
+        self.begin_statement().map_err(|error| timed_out(error, alarm.as_ref()))?;
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             let from = self.make_copy_from(&mut transaction, parsed, copy);
@@ -623,7 +623,8 @@ impl Connection {
         let is_drawn = matches!(copy.target, CopyTarget::Standard);
         let command = self.with_planner(|connection, transaction| {
             CopyTo::command_with_effects(transaction, &connection.facts, parsed, &connection.options)
-        })?;
+        });
+        let command = command.map_err(|error| timed_out(error, alarm.as_ref()))?;
         if let Some(command) = command {
             self.refuse_read_only(&command)?;
             let to = self.in_transaction(|connection, transaction| {
@@ -639,7 +640,7 @@ impl Connection {
             let own = |copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading: None }));
             return Ok(self.shown(copy, to, |_, copy| own(copy)));
         }
-        self.begin_statement();
+        self.begin_statement().map_err(|error| timed_out(error, alarm.as_ref()))?;
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
             // Its rows are read while later statements run.
@@ -656,7 +657,7 @@ impl Connection {
                 CopySource::Shared(shared)
             }));
         }
-        let transaction = self.begin_reader()?;
+        let transaction = self.begin_reader().map_err(|error| timed_out(error, alarm.as_ref()))?;
         let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
         let reading = Some(Reading::new(transaction, self.synchronous_commit, &self.services));

@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::statement::Statements;
 use crate::timer::Timer;
 use firn_base::disk::RealDisk;
-use firn_base::sync::{Arc, Mutex};
+use firn_base::sync::{Arc, AtomicU64, Mutex};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::activity::Sessions;
 use firn_sql::session_facts::SessionFacts;
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub forced: Mutex<Forced>,
     /// The sessions of the database, and what each does.
     pub sessions: Arc<Sessions>,
+    /// An epoch that the log has reached.
+    pub known_epoch: AtomicU64,
 }
 
 impl Shared {
@@ -88,6 +90,7 @@ impl Database {
         defaults.fix("memory_limit", print_memory(engine.memory().limit().unwrap_or(0)));
         let most_pinned = engine.config().log.most_pinned_bytes;
         defaults.fix("max_slot_wal_keep_size", most_pinned.map_or_else(|| "-1".to_owned(), print_memory));
+        defaults.fix("in_hot_standby", if engine.is_replica() { "on" } else { "off" }.to_owned());
         defaults.fix("query_memory", print_memory(firn_sql::query_memory()));
         Database {
             shared: Arc::new(Shared {
@@ -99,6 +102,7 @@ impl Database {
                 defaults: Mutex::new(defaults),
                 forced: Mutex::default(),
                 sessions: Arc::default(),
+                known_epoch: AtomicU64::new(0),
             }),
         }
     }

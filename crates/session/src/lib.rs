@@ -158,6 +158,7 @@ mod patience;
 mod place;
 mod positioned;
 mod queries;
+mod read_after;
 mod rest;
 mod rows;
 pub mod server;
@@ -211,6 +212,8 @@ mod plan_tests;
 mod position_tests;
 #[cfg(test)]
 mod precision_tests;
+#[cfg(test)]
+mod replica_tests;
 #[cfg(test)]
 mod shared_plan_tests;
 #[cfg(test)]

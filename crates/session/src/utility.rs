@@ -23,6 +23,7 @@ use firn_sql::plan::arguments;
 use firn_sql::query::{check_no_longer_deferred, type_named};
 use firn_sql::settings::{Level, Settings};
 use firn_sql::sources::Sources;
+use firn_sql::standby;
 use firn_sql::statement::{QualifiedName, TableLock, TransactionModes, makes_table as makes_table_of};
 use firn_sql::tree::{self, Discard, ObjectName, ReindexTarget, Setting, TableSource};
 use firn_sql::{ddl, settings};
@@ -84,6 +85,9 @@ impl Connection {
                     parameters.len()
                 ),
             ));
+        }
+        if let Some(error) = self.refused_in_replica(&parsed.statement) {
+            return Err(error);
         }
         use tree::Statement as Tree;
         match &parsed.statement {
@@ -172,6 +176,32 @@ impl Connection {
                 None => Err(Error::unsupported("this statement").with_hint("See docs/dialect.md.")),
             },
         }
+    }
+
+    /// The error of a statement that changes no row, but that a replica refuses as PostgreSQL does.
+    #[inline]
+    pub(crate) fn refused_in_replica(&self, statement: &tree::Statement) -> Option<Error> {
+        let engine = &self.shared.engine;
+        if !engine.is_replica() {
+            return None;
+        }
+        use tree::Statement as Tree;
+        let command = match statement {
+            Tree::Vacuum(vacuum) if vacuum.is_vacuum => "VACUUM",
+            Tree::Vacuum(_) => "ANALYZE",
+            Tree::Cluster(_) => "CLUSTER",
+            Tree::Reindex(_) => "REINDEX",
+            Tree::Copy(copy) if copy.is_from => "COPY",
+            Tree::Lock(lock) => match TableLock::from(lock.mode) {
+                TableLock::Reading | TableLock::LockingRows | TableLock::Writing => return None,
+                _ => "LOCK TABLE",
+            },
+            Tree::Transaction(tree::Transaction::Prepare(_)) => "PREPARE TRANSACTION",
+            Tree::Transaction(tree::Transaction::CommitPrepared(_)) => "COMMIT PREPARED",
+            Tree::Transaction(tree::Transaction::RollbackPrepared(_)) => "ROLLBACK PREPARED",
+            _ => return None,
+        };
+        Some(standby::during_recovery(command, engine))
     }
 
     /// REINDEX, which the engine does by itself: what it names must exist, and have an index.
@@ -743,6 +773,8 @@ impl Connection {
                 };
                 match mode {
                     TableLock::Reading => {}
+                    // No transaction of a replica takes a lock that conflicts with it, and replay does not wait for readers.
+                    _ if connection.shared.engine.is_replica() => {}
                     TableLock::LockingRows => {
                         transaction.join_lockers(&storage, &mut patience)?;
                     }

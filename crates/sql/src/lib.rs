@@ -26,6 +26,7 @@ pub mod services;
 pub mod session_facts;
 pub mod settings;
 pub mod sources;
+pub mod standby;
 
 mod information_schema;
 mod operator_classes;

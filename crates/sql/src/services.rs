@@ -11,7 +11,8 @@ use crate::names::{Names, parse_qualified};
 use crate::notifications::{Listening, Mark, Pending};
 use crate::run::SessionServices;
 use crate::session_facts::SessionFacts;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
+use crate::standby;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
@@ -337,12 +338,9 @@ impl Services {
     }
 
     fn refuse_read_only(&self, function: &str) -> Result<()> {
-        match self.read_only.load(Ordering::Relaxed) {
+        match self.read_only.load(Ordering::Relaxed) || self.engine.is_replica() {
             false => Ok(()),
-            true => Err(Error::new(
-                SqlState::READ_ONLY_SQL_TRANSACTION,
-                format!("cannot execute {function}() in a read-only transaction"),
-            )),
+            true => Err(standby::in_read_only(&format!("{function}()"), &self.engine)),
         }
     }
 }
@@ -353,6 +351,9 @@ impl SessionServices for Services {
     }
 
     fn transaction_number(&self, draws: bool) -> Result<Option<i64>> {
+        if draws && self.engine.is_replica() {
+            return Err(standby::during_recovery("pg_current_xact_id()", &self.engine));
+        }
         // One number is allocated, whichever threads of a statement call.
         let _state = self.state.lock();
         let kept = self.activity.transaction_number();
@@ -434,6 +435,12 @@ impl SessionServices for Services {
     }
 
     fn set_setting(&self, name: &str, value: &str, local: bool) -> Result<String> {
+        if name.eq_ignore_ascii_case("transaction_read_only")
+            && settings::boolean(value) == Some(false)
+            && self.engine.is_replica()
+        {
+            return Err(standby::no_read_write(&self.engine));
+        }
         let mut state = self.state.lock();
         state.settings.set(name, Some(value), local)?;
         self.touched.store(true, Ordering::Relaxed);

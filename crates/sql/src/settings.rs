@@ -6,6 +6,7 @@
 mod numbers;
 mod parameters;
 
+use crate::standby::Token;
 use firn_base::encoding::Encoding;
 use firn_base::sync::Arc;
 use firn_base::text_style::{ByteaStyle, DateOrder, DateStyle, IntervalStyle};
@@ -126,7 +127,29 @@ impl Settings {
             _ => {}
         }
         let set = self.local.get(&key).or_else(|| self.session.get(&key)).map(String::as_str);
+        if set.is_none() && key == "transaction_read_only" {
+            return Some(match self.running {
+                _ if self.is_in_hot_standby() => "on",
+                None => self.known("default_transaction_read_only"),
+                Some(_) => "off",
+            });
+        }
         set.or_else(|| self.default_of(&key))
+    }
+
+    /// Whether the server is a replica.
+    pub fn is_in_hot_standby(&self) -> bool {
+        self.known("in_hot_standby") == "on"
+    }
+
+    /// What a replica is to have replayed before a statement reads.
+    pub fn read_after(&self) -> Option<Token> {
+        Token::parse(self.known("firn.read_after"))
+    }
+
+    /// How long a statement waits for that.
+    pub fn read_after_timeout(&self) -> Option<Duration> {
+        self.duration("firn.read_after_timeout")
     }
 
     /// The value that RESET restores.
@@ -193,6 +216,13 @@ impl Settings {
             Some(parameter @ Parameter { kind: Kind::DateStyle, .. }) => {
                 value.map(|value| self.check_date_style(parameter, value)).transpose()?
             }
+            Some(Parameter { kind: Kind::Fixed(_), name, .. })
+                if value.is_some_and(|value| self.default_of(&key) != Some(value)) =>
+            {
+                return Err(cannot_be_changed(name));
+            }
+            // The value that it has anyway.
+            Some(Parameter { kind: Kind::Fixed(_), .. }) => return Ok(()),
             Some(parameter) => value.map(|value| check(parameter, name, value)).transpose()?,
             // As in PostgreSQL, a name with a point in it is a custom setting.
             None if key.contains('.') => value.map(str::to_owned),
@@ -426,6 +456,11 @@ fn unknown(name: &str) -> Error {
     Error::new(SqlState::UNDEFINED_OBJECT, format!("unrecognized configuration parameter \"{name}\""))
 }
 
+#[cold]
+fn cannot_be_changed(name: &str) -> Error {
+    Error::new(SqlState::new("55P02"), format!("parameter \"{name}\" cannot be changed"))
+}
+
 /// The parts of a value of DateStyle.
 fn date_style(value: &str) -> (DateStyle, DateOrder) {
     let parts = value
@@ -495,11 +530,6 @@ fn check(parameter: &Parameter, name: &str, value: &str) -> Result<String> {
         Kind::Text => check_text(parameter, value),
         Kind::Locale if is_locale(value) => Ok(value.to_owned()),
         Kind::Locale => Err(invalid_as(parameter.name)),
-        Kind::Fixed(_) if value == parameter.default => Ok(value.to_owned()),
-        Kind::Fixed(_) => Err(Error::new(
-            SqlState::new("55P02"),
-            format!("parameter \"{}\" cannot be changed", parameter.name),
-        )),
         Kind::Boolean | Kind::Off => match (boolean(value), parameter.kind) {
             (Some(true), Kind::Off) => {
                 Err(Error::unsupported(format!("{} = '{value}'", parameter.name)).with_hint(parameter.about))
@@ -533,7 +563,7 @@ fn check(parameter: &Parameter, name: &str, value: &str) -> Result<String> {
                 }
             }
         }
-        Kind::Role | Kind::DateStyle => panic!("what it may be depends on the session"),
+        Kind::Role | Kind::DateStyle | Kind::Fixed(_) => panic!("what it may be depends on the session"),
         Kind::TimeZone => zone_name(value).ok_or_else(|| invalid_as(parameter.name)),
         Kind::Encoding if value.eq_ignore_ascii_case("default") => Ok("UTF8".to_owned()),
         Kind::Encoding => {
@@ -593,6 +623,14 @@ fn check_text(parameter: &Parameter, value: &str) -> Result<String> {
             return match TEXT_SEARCH_CONFIGURATIONS.contains(&name) {
                 true => Ok(format!("pg_catalog.{name}")),
                 false => Err(invalid()),
+            };
+        }
+        "firn.read_after" if !value.is_empty() => {
+            return match Token::parse(value) {
+                Some(token) => Ok(token.to_string()),
+                None => Err(invalid().with_hint(
+                    "Use a position of the log, such as 0/1A2B3C, or what firn_commit_token() has returned.",
+                )),
             };
         }
         "timezone_abbreviations" if !["Default", "Australia", "India"].contains(&value) => {

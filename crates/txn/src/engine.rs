@@ -188,7 +188,9 @@ impl Engine {
         if recovered.replica.is_some() {
             recovered.tables.values().for_each(|table| table.follow_log());
         }
-        let position = recovered.replica.as_ref().map_or(0, |replica| replica.replayed().0);
+        // What has been recovered is visible.
+        let recovered_to = recovered.log.as_ref().map_or(0, |log| log.durable_lsn().0);
+        let position = recovered.replica.as_ref().map_or(recovered_to, |replica| replica.replayed().0);
         let engine = Arc::new(Engine {
             config,
             opened: clock::now(),
@@ -262,7 +264,9 @@ impl Engine {
 
     /// The position in the log up to which commits are visible; in a replica, up to which the log has been replayed.
     pub fn visible_lsn(&self) -> Lsn {
-        self.last_position()
+        let newest = self.last_position();
+        // A group ends behind its last commit.
+        self.replica.as_ref().map_or(newest, |replica| newest.max(replica.replayed()))
     }
 
     /// How much memory the store holds, and may hold.

@@ -50,7 +50,7 @@ pub use firn_storage::{
 pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
 pub use isolation::Isolation;
-pub use manifest::{ClusterId, DIRECTORY_VERSION, LOCK, MANIFEST};
+pub use manifest::{ClusterId, DIRECTORY_VERSION, LOCK, MANIFEST, MANIFEST_TEMPORARY};
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use replay::Replayer;

@@ -373,6 +373,9 @@ mod tests {
             let read = Manifest::decode(&before, Path::new("MANIFEST")).unwrap();
             assert_eq!(read, (manifest(), version));
         }
+        let sixth = [&b"FIRNDB 6"[..], &bytes[8..]].concat();
+        let read = Manifest::decode(&sixth, Path::new("MANIFEST")).unwrap();
+        assert_eq!(read, (self::tests::manifest(), 6));
         let body = std::str::from_utf8(&bytes).unwrap().split_once('\n').unwrap().1;
         let without = |version: u32, names: &[&str]| {
             let is_of_then = |line: &&str| !names.iter().any(|name| line.contains(&format!("\"{name}\"")));

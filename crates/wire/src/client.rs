@@ -43,12 +43,13 @@ const MOST_KEPT_VALUES: usize = 1024;
 const BEGUN: CommandTag = CommandTag { verb: "BEGIN", rows: None };
 
 /// Settings whose changes are reported to clients.
-const REPORTED_SETTINGS: [&str; 10] = [
+const REPORTED_SETTINGS: [&str; 11] = [
     "server_version",
     "client_encoding",
     "session_authorization",
     "application_name",
     "default_transaction_read_only",
+    "in_hot_standby",
     "DateStyle",
     "IntervalStyle",
     "TimeZone",

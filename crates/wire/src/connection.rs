@@ -224,12 +224,7 @@ fn start(
     registration.set_cancel_handle(session.cancel_handle());
 
     encode::authentication(&mut sink.output, Authentication::Ok);
-    for (name, value) in [
-        ("server_encoding", "UTF8"),
-        ("integer_datetimes", "on"),
-        ("in_hot_standby", "off"),
-        ("is_superuser", "on"),
-    ] {
+    for (name, value) in [("server_encoding", "UTF8"), ("integer_datetimes", "on"), ("is_superuser", "on")] {
         encode::parameter_status(&mut sink.output, name, value);
     }
     encode::backend_key_data(&mut sink.output, registration.process(), registration.key());

@@ -147,7 +147,7 @@ fn a_replica_shows_what_its_primary_does() {
         "CREATE TABLE more (a int)",
         "SELECT nextval('numbers')",
         "SELECT * FROM ledger FOR UPDATE",
-        "LOCK TABLE ledger",
+        "BEGIN; LOCK TABLE ledger; COMMIT",
         "TRUNCATE ledger",
         "DROP TABLE ledger",
         "BEGIN; SELECT 1; CREATE TABLE more (a int); COMMIT",

@@ -345,7 +345,7 @@ pub(super) fn pg_timezone_names(_: &Source) -> Vec<Row> {
         Some(row! {
             "name": name,
             "abbrev": zone.abbreviation_at(now),
-            "utc_offset": Cell::Interval(i64::from(offset)),
+            "utc_offset": Cell::Interval(i64::from(offset) * 1_000_000),
             "is_dst": zone.is_daylight_saving_at(now),
         })
     };
@@ -354,7 +354,7 @@ pub(super) fn pg_timezone_names(_: &Source) -> Vec<Row> {
 
 pub(super) fn pg_timezone_abbrevs(_: &Source) -> Vec<Row> {
     let row = |(name, hours, is_dst): (&str, i32, bool)| {
-        row! { "abbrev": name, "utc_offset": Cell::Interval(i64::from(hours) * 3600), "is_dst": is_dst }
+        row! { "abbrev": name, "utc_offset": Cell::Interval(i64::from(hours) * 3_600_000_000), "is_dst": is_dst }
     };
     time_zone::abbreviations().map(row).collect()
 }

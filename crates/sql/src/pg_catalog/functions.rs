@@ -5,7 +5,7 @@ use super::definitions::{Object, number, quote_identifier};
 use super::facts::{COLLATIONS, procedures};
 use super::names::{procedure_name, type_names};
 use super::relation::Cell;
-use super::{DATABASE, OWNER, Source, comments, deparse, types};
+use super::{DATABASE, OWNER, Source, comments, deparse, replication, types};
 use crate::activity::Client;
 use crate::operator_classes;
 use firn_base::sync::Arc;
@@ -125,7 +125,7 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
         Ok(setting.unwrap_or_else(|| "UTF8".to_owned()).into())
     }),
     spec("getdatabaseencoding", |_, _| Ok("UTF8".into())),
-    spec("pg_is_in_recovery", no),
+    spec("pg_is_in_recovery", replication::is_in_recovery),
     spec("pg_my_temp_schema", zero),
     spec("pg_is_other_temp_schema", no),
     spec("inet_client_addr", |source, _| {
@@ -138,17 +138,21 @@ pub(crate) static FUNCTIONS: &[Spec] = &[
     spec("inet_server_port", |source, _| Ok(client(source)?.server.map(|(_, port)| i64::from(port)).into())),
     spec("pg_postmaster_start_time", started),
     spec("pg_conf_load_time", started),
-    spec("pg_current_wal_lsn", log_place),
-    spec("pg_current_wal_insert_lsn", log_place),
-    spec("pg_current_wal_flush_lsn", |source, _| {
-        Ok(source.session().map(|asking| asking.engine().log_bytes().1 as i64).into())
-    }),
-    spec("pg_switch_wal", log_place),
-    spec("pg_create_restore_point", create_restore_point),
-    spec("pg_is_wal_replay_paused", no_recovery),
-    spec("pg_last_wal_receive_lsn", none),
-    spec("pg_last_wal_replay_lsn", none),
-    spec("pg_last_xact_replay_timestamp", none),
+    // The log and replication.
+    spec("pg_current_wal_lsn", replication::written),
+    spec("pg_current_wal_insert_lsn", replication::written),
+    spec("pg_current_wal_flush_lsn", replication::flushed),
+    spec("pg_switch_wal", replication::written),
+    spec("pg_create_restore_point", replication::create_restore_point),
+    spec("pg_wal_lsn_diff", replication::difference),
+    spec("pg_lsn_mi", replication::difference),
+    spec("pg_wal_replay_pause", replication::pause_replay),
+    spec("pg_wal_replay_resume", replication::resume_replay),
+    spec("pg_is_wal_replay_paused", replication::is_replay_paused),
+    spec("pg_get_wal_replay_pause_state", replication::replay_pause_state),
+    spec("pg_last_wal_receive_lsn", replication::last_received),
+    spec("pg_last_wal_replay_lsn", replication::last_replayed),
+    spec("pg_last_xact_replay_timestamp", replication::last_replayed_time),
     // The statistics that are known; others are not collected.
     spec("pg_stat_get_live_tuples", |source, arguments| {
         Ok(stored(source, &arguments[0]).map_or(0, |table| table.approximate_rows() as i64).into())
@@ -648,28 +652,8 @@ fn client(source: &Source) -> Result<Client> {
     Ok(source.session().ok_or_else(no_session)?.activity().client())
 }
 
-fn log_place(source: &Source, _: &[Cell]) -> Result<Cell> {
-    Ok(source.session().map(|asking| asking.engine().log_bytes().0 as i64).into())
-}
-
-fn create_restore_point(source: &Source, arguments: &[Cell]) -> Result<Cell> {
-    const LONGEST: usize = 63;
-    let name = text(&arguments[0]);
-    if name.len() > LONGEST {
-        let message = format!("value too long for restore point (maximum {LONGEST} characters)");
-        return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message));
-    }
-    let asking = source.session().ok_or_else(no_session)?;
-    Ok((asking.engine().create_restore_point(&name)?.0 as i64).into())
-}
-
-fn no_recovery(_: &Source, _: &[Cell]) -> Result<Cell> {
-    Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "recovery is not in progress")
-        .with_hint("Recovery control functions can only be executed during recovery."))
-}
-
 #[cold]
-fn no_session() -> Error {
+pub(super) fn no_session() -> Error {
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no session runs this expression")
 }
 

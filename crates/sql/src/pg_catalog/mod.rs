@@ -4,7 +4,7 @@
 //! Clients query these relations for the content of a database, with queries that were written for PostgreSQL.
 //! Their shapes (`relations.tsv`) are exactly PostgreSQL 15's; `firn_stat_…` are ours. Relations about features
 //! that FirnDB does not have are empty. `relation` defines a relation, `source` makes one a source of rows for the
-//! executor, `rows` and `activity` make the rows of the database, `facts` those that every database has.
+//! executor, `rows`, `activity` and `replication` make the rows of the database, `facts` those that every database has.
 
 mod activity;
 mod comments;
@@ -14,6 +14,7 @@ mod facts;
 pub(crate) mod functions;
 pub(crate) mod names;
 pub(crate) mod relation;
+pub(crate) mod replication;
 pub(crate) mod rows;
 mod script;
 pub(crate) mod source;

@@ -13,7 +13,7 @@ pub(crate) enum Cell {
     /// Of any width.
     Integer(i64),
     Float(f64),
-    /// In seconds.
+    /// In microseconds.
     Interval(i64),
     Text(String),
     Integers(Vec<i64>),
@@ -90,8 +90,8 @@ impl Cell {
                 Some(Representation::Float32) => Value::Real(value as f32),
                 _ => Value::Double(value),
             },
-            Cell::Interval(seconds) => {
-                Value::Interval(Interval { nanoseconds: seconds * 1_000_000_000, ..Interval::default() })
+            Cell::Interval(micros) => {
+                Value::Interval(Interval { nanoseconds: micros * 1000, ..Interval::default() })
             }
             Cell::Text(text) => match representation {
                 Some(Representation::Numeric) => {

@@ -1,7 +1,9 @@
 //! The rows of `pg_catalog`'s relations, one function each.
 
 use super::definitions::{Object, action_name, number};
-use super::{Cell, DATABASE, OWNER, Row, Source, activity, comments, facts, relation, script, types};
+use super::{
+    Cell, DATABASE, OWNER, Row, Source, activity, comments, facts, relation, replication, script, types,
+};
 use crate::ddl::columns_in;
 use crate::operator_classes;
 use firn_base::Type;
@@ -53,6 +55,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_sequences" => pg_sequences,
         "firn_blocks" => activity::firn_blocks,
         "firn_dump" => script::firn_dump,
+        "firn_replication" => replication::firn_replication,
         "firn_stat_aborts" => activity::firn_stat_aborts,
         "firn_stat_commit_latency" => activity::firn_stat_commit_latency,
         "firn_stat_engine" => activity::firn_stat_engine,
@@ -70,8 +73,10 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "pg_stat_bgwriter" => activity::pg_stat_bgwriter,
         "pg_stat_database_conflicts" => activity::pg_stat_database_conflicts,
         "pg_stat_progress_copy" => activity::pg_stat_progress_copy,
+        "pg_stat_replication" => replication::pg_stat_replication,
         "pg_stat_ssl" => activity::pg_stat_ssl,
         "pg_stat_wal" => activity::pg_stat_wal,
+        "pg_stat_wal_receiver" => replication::pg_stat_wal_receiver,
         "pg_stat_database" => activity::pg_stat_database,
         "pg_tables" => pg_tables,
         "pg_tablespace" => pg_tablespace,

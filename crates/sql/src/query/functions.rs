@@ -4,12 +4,12 @@
 
 use super::{sets, snapshots};
 use crate::advisory::{Mode, Scope};
-use crate::information_schema;
 use crate::pg_catalog::functions::{FUNCTIONS, Spec, identified};
 use crate::pg_catalog::{Cell, Source};
 use crate::run::SessionServices;
 use crate::services::Services;
 use crate::session_facts::SessionFacts;
+use crate::{information_schema, pg_catalog};
 use firn_base::{Error, Representation, Result, SqlState, Type, TypeId};
 use firn_vector::Datum;
 use firn_vector::builder::Builder;
@@ -26,6 +26,7 @@ pub fn register(builder: &mut RegistryBuilder) {
     sets::register(builder);
     snapshots::register(builder);
     information_schema::functions::register(builder);
+    pg_catalog::replication::register(builder);
     builder.scalar::<(u32, u32, i32), _>(
         "pg_identify_object(oid,oid,int4)",
         |call, (class, object, column)| {

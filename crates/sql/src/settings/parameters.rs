@@ -189,6 +189,18 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Above 0 floats are printed shortest and exact, else with so many more digits than all keep.",
     ),
     parameter(
+        "firn.read_after",
+        "",
+        Kind::Text,
+        "A position of the log, or a token of firn_commit_token(), that the statements of a replica wait for.",
+    ),
+    parameter(
+        "firn.read_after_timeout",
+        "10s",
+        Kind::Integer(Some(Milliseconds), 0, i32::MAX),
+        "Longest wait for the position of firn.read_after; 0 for no limit.",
+    ),
+    parameter(
         "force_parallel_mode",
         "off",
         Kind::Choice(&["off", "on", "regress"]),
@@ -203,6 +215,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
     parameter("geqo_selection_bias", "2", Kind::Real(None, 1.5, 2.0), "Accepted; has no effect."),
     parameter("geqo_threshold", "12", Kind::Integer(None, 2, i32::MAX), "Accepted; has no effect."),
     parameter("hash_mem_multiplier", "2", Kind::Real(None, 1.0, 1000.0), "Accepted; has no effect."),
+    parameter("hot_standby", "on", Kind::Fixed("bool"), "A replica accepts connections."),
     parameter(
         "idle_in_transaction_session_timeout",
         "0",
@@ -215,6 +228,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         Kind::Integer(Some(Milliseconds), 0, i32::MAX),
         "Longest that a client may be idle outside transaction blocks; 0 for ever.",
     ),
+    parameter("in_hot_standby", "off", Kind::Fixed("bool"), "Whether the server is a replica."),
     parameter("integer_datetimes", "on", Kind::Fixed("bool"), "Times are integers."),
     parameter(
         "IntervalStyle",
