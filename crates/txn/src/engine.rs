@@ -259,7 +259,9 @@ impl Engine {
 
     /// The position in the log up to which commits are visible; in a replica, up to which the log has been replayed.
     pub fn visible_lsn(&self) -> Lsn {
-        self.last_position()
+        // A group may end with padding, or have no commit.
+        let replayed = self.replica.as_ref().map_or(Lsn(0), Replica::replayed);
+        self.last_position().max(replayed)
     }
 
     /// How much memory the store holds, and may hold.
