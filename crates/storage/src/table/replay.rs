@@ -173,6 +173,12 @@ impl Table {
         block
     }
 
+    /// The slots that are vacant.
+    #[cfg(test)]
+    pub(crate) fn vacant_slots(&self) -> HashSet<RowId> {
+        self.vacant().lock().clone()
+    }
+
     fn is_vacant(&self, block: &Block, slot: Slot) -> bool {
         self.vacant().lock().contains(&block.row(slot))
     }
