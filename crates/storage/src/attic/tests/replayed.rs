@@ -622,31 +622,3 @@ fn one_slot_with_a_snapshot_before_every_change_is_collected_in_any_order() {
         replica.finish();
     }
 }
-
-/// A replayed commit is not rolled back; the undo of its changes is there for all kinds of records nevertheless.
-#[test]
-fn a_row_in_the_slot_of_a_deleted_one_can_be_taken_back() {
-    let mut replica = Replica::new(1);
-    let row = (1, 1, 1);
-    replica.commit(|this, writes, snapshot, state| {
-        this.insert(writes, snapshot, id(), row);
-        state.insert(id().to_bits(), row);
-    });
-    let held = replica.snapshot();
-    replica.held.push(held);
-    replica.commit(|this, writes, snapshot, state| {
-        assert!(this.table.replay_delete(writes, snapshot, id(), &pin()).unwrap());
-        state.remove(&id().to_bits());
-    });
-    for take_in in [false, true] {
-        if take_in {
-            replica.collect(usize::MAX);
-        }
-        replica.commit(|this, writes, snapshot, _| {
-            this.insert(writes, snapshot, id(), (2, 2, 2));
-            writes.roll_back_all(&pin());
-        });
-        replica.check();
-    }
-    replica.finish();
-}
