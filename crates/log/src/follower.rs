@@ -158,6 +158,16 @@ impl Follower {
     fn end_by_header(&mut self, durable: Lsn) -> Result<Option<Lsn>> {
         let begin = self.point.lsn;
         let segments = &mut self.window.segments;
+        // The last segment of a log that is received may have ended early since: another epoch has begun. What was read of it was
+        // durable before that.
+        if self.shared.is_received
+            && let Some(last) = segments.back_mut()
+        {
+            match self.shared.written.end_of(&last.header) {
+                Some(end) => last.end = end,
+                None => drop(segments.pop_back()),
+            }
+        }
         while segments.front().is_some_and(|first| first.end <= begin) {
             segments.pop_front();
         }

@@ -114,6 +114,12 @@ impl Written {
         used.push_back(Used { header, end: header.end() });
     }
 
+    /// Where a segment ends; `None` if another one has taken its place, or it has been removed.
+    pub fn end_of(&self, header: &SegmentHeader) -> Option<Lsn> {
+        let used = self.used.lock();
+        used.iter().rev().find(|used| used.header == *header).map(|used| used.end)
+    }
+
     /// The header of the last segment that begins at a position or before it. `None` if none has been written to.
     pub fn header_at(&self, lsn: Lsn) -> Option<SegmentHeader> {
         let used = self.used.lock();

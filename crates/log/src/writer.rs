@@ -130,7 +130,7 @@ pub(crate) struct Shared {
     /// The leader locks it only when it needs another segment.
     segments: Arc<Mutex<Segments>>,
     /// Whether it stores the groups of another log.
-    is_received: bool,
+    pub is_received: bool,
     pub written: Arc<Written>,
     pub spills: Arc<Spills>,
     pins: Arc<Pins>,

@@ -347,7 +347,8 @@ impl Attic {
                     oldest.set_newer(Some(both));
                 }
                 replace(record, slot, Some(both), guard);
-                self.bytes += both.bytes() - record.bytes();
+                // An older value may take less space than a newer one.
+                self.bytes = self.bytes + both.bytes() - record.bytes();
                 record.set_out();
                 self.let_go(older);
                 table.purge_before_image(record, Some(both), &mut garbage.purges, guard);

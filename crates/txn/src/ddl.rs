@@ -67,6 +67,14 @@ impl Ddl {
         }
     }
 
+    /// The physical tables that it creates.
+    pub fn created_storage(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.actions.iter().filter_map(|action| match action {
+            Action::CreateStorage(table) => Some(table),
+            _ => None,
+        })
+    }
+
     /// At commit, makes the changes that had to wait for it.
     pub fn publish(&self, time: Time, engine: &Engine) {
         for action in &self.actions {

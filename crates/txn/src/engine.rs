@@ -265,7 +265,7 @@ impl Engine {
     /// The position in the log up to which commits are visible; in a replica, up to which the log has been replayed.
     pub fn visible_lsn(&self) -> Lsn {
         let newest = self.last_position();
-        // A group ends behind its last commit.
+        // A group may end with padding, or have no commit.
         self.replica.as_ref().map_or(newest, |replica| newest.max(replica.replayed()))
     }
 
@@ -816,6 +816,8 @@ impl Engine {
         write_set.stamp(time);
         if let Some(ddl) = ddl {
             self.publish_catalog(ddl, time);
+            // Their rows have no records. So the next checkpoint finds that they have changed.
+            ddl.created_storage().for_each(|table| table.gate().note_commit(write_set.owner(), time));
         }
         self.end(turn, write_set, digest, time, Some(Some(end)));
     }

@@ -124,6 +124,10 @@ pub(crate) fn rebuild(
     check_that_there_is_a_log(disk, log)?;
     let mut reader = Reader::open(disk, log, manifest.database, manifest.point())?;
     end.into_iter().for_each(|end| reader.end_at(end));
+    if manifest.follows.is_some() {
+        // Several groups are received between two syncs, so a power cut may lose any of them. They are received again.
+        reader.end_at_first_gap();
+    }
     let spills = SpillReader { disk, directory: log, database: manifest.database };
     rebuilt.replay(&mut reader, Beside { spills, disk, loads: checkpoint }, threads)?;
     check_that_the_log_reaches(reader.position(), manifest, log)?;

@@ -145,8 +145,9 @@ impl Replayer {
             self.waiting = Some(group);
             return Err(error);
         }
-        replica.set_replayed(group.end.lsn);
+        // In this order: a checkpoint at the new position must not find a pin before it, which it may break.
         self.follower.pin().advance(group.end.lsn)?;
+        replica.set_replayed(group.end.lsn);
         Ok(Some(group.end))
     }
 

@@ -4,6 +4,7 @@
 
 mod following;
 mod formats;
+mod receiving;
 
 use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use firn_base::random::Random;

@@ -1,6 +1,8 @@
 //! Random transactions and snapshots of all ages. Their records move to the attic, and blocks are frozen, as
 //! early as possible. The results are compared with a map for every point in time.
 
+mod replayed;
+
 use super::*;
 use crate::state::BlockState;
 use crate::{

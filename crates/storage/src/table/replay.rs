@@ -23,12 +23,11 @@ use super::Table;
 use super::keys::key_in_place;
 use crate::block::Block;
 use crate::index::Runs;
-use crate::version::{Change, Record};
-use crate::{Guard, KeyBuffer, Restored, WriteSet};
+use crate::version::Change;
+use crate::{Guard, Restored, WriteSet};
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::thread;
 use firn_base::{Cell, ColumnId, Result, RowId, Slot, Snapshot};
-use smallvec::SmallVec;
 use std::collections::HashSet;
 
 impl Table {
@@ -173,6 +172,12 @@ impl Table {
         block
     }
 
+    /// The slots that are vacant.
+    #[cfg(test)]
+    pub(crate) fn vacant_slots(&self) -> HashSet<RowId> {
+        self.vacant().lock().clone()
+    }
+
     fn is_vacant(&self, block: &Block, slot: Slot) -> bool {
         self.vacant().lock().contains(&block.row(slot))
     }
@@ -217,26 +222,6 @@ impl Table {
             }
             // The collector has changed the head.
             write_set.pop();
-        }
-    }
-
-    /// Undoes a refill: the slot has the deleted row again.
-    #[cold]
-    pub(super) fn undo_refill(&self, record: Record<'_>, guard: &Guard) {
-        let (block, slot) = (record.block(), record.slot());
-        let row = block.row(slot);
-        if block.is_present(slot) {
-            self.rows.fetch_sub(1, Ordering::Relaxed);
-        }
-        block.set_present(slot, false);
-        let turn = self.key_lock(row).lock();
-        let indexes = self.indexes.get(guard).all();
-        let keys: SmallVec<[KeyBuffer; 4]> =
-            indexes.iter().map(|index| key_in_place(block, index, slot)).collect();
-        record.entries().for_each(|(column, before)| block.store_cell(slot, column, before));
-        drop(turn);
-        for (index, key) in indexes.iter().zip(&keys) {
-            self.purge(index, key, row, &mut 0, guard);
         }
     }
 }

@@ -20,6 +20,8 @@ mod memory;
 mod native;
 mod pins;
 mod recovery;
+mod replay;
+mod replica;
 mod serializable;
 mod spilled;
 mod support;
