@@ -530,7 +530,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
 
 #[test]
 fn every_snapshot_of_a_replica_sees_its_rows_whatever_took_their_slots() {
-    let (count, steps) = if cfg!(miri) { (1, 25) } else { (150, 150) };
+    let (count, steps) = if cfg!(miri) { (1, 25) } else { (50, 150) };
     let (mut done, mut runs) = ([0; 3], 0);
     for seed in seeds(count) {
         println!("seed {seed}");
