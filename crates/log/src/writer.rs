@@ -459,7 +459,7 @@ impl Log {
     pub fn receive_segment(&self, header: &[u8; SEGMENT_HEADER_LEN]) -> Result<()> {
         let mut writer = self.shared.writer.lock();
         let copy = writer.copy.as_mut().expect("the log is received");
-        if copy.begin_segment(header)? {
+        if self.shared.note_full(copy.begin_segment(header))? {
             self.shared.written.begin_received(copy.last_segment().expect("it has just begun"));
         }
         Ok(())
@@ -474,7 +474,7 @@ impl Log {
         self.check()?;
         let mut writer = self.shared.writer.lock();
         let copy = writer.copy.as_mut().expect("the log is received");
-        copy.append(groups)?;
+        self.shared.note_full(copy.append(groups))?;
         let point = copy.point();
         self.shared.queue.lock().begin = point.lsn;
         Ok(point)
@@ -928,6 +928,15 @@ impl Shared {
         let segment = self.segments.lock().next();
         self.preparer.send(|request| request.wanted = true);
         segment
+    }
+
+    /// Notes whether the disk has lacked space for what is received: a checkpoint may free some.
+    fn note_full<T>(&self, received: Result<T>) -> Result<T> {
+        received.inspect_err(|error| {
+            if error.state() == SqlState::DISK_FULL {
+                self.lacked_space.store(true, Ordering::Relaxed);
+            }
+        })
     }
 
     /// Accepts what fits into the space that has been allocated.

@@ -399,12 +399,9 @@ impl Writing {
             self.upcoming = None;
         }
         if self.upcoming.is_none() {
-            // In this order: what was acknowledged before that time is on disk then.
-            let now = clock::wall_clock_micros();
-            engine.flush_log()?;
-            let point = engine.log_point()?;
+            let (time, point) = engine.complete_until()?;
             // After the clock was set back, the times of groups are later than those of their commits.
-            self.upcoming = (point.wall_time <= now).then_some((now, point.lsn));
+            self.upcoming = (point.wall_time <= time).then_some((time, point.lsn));
         }
         Ok(())
     }

@@ -4,17 +4,19 @@
 //! A replica that cannot follow any more copies the database anew beside the old one, which is served meanwhile, and then asks its owner
 //! to open the directory again ([`crate::join`]).
 
-use crate::channel::{Channel, Received};
+use crate::channel::{Channel, Received, Stoppable};
 use crate::join;
 use crate::message::FollowerStatus;
 use crate::receiver::{Receiver, Taken};
 use crate::source::is_out_of_reach;
+use firn_base::clock::Instant;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::Waited;
 use firn_txn::{Engine, Replayer};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,6 +31,10 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 const ANSWER_AFTER: Duration = Duration::from_millis(10);
 /// … and this often in any case.
 const ANSWER_EVERY: Duration = Duration::from_secs(1);
+/// How long to wait before copying again what could not be copied.
+const RETRY_COPY_AFTER: Duration = Duration::from_secs(60);
+/// How long to wait for the threads to end.
+const LONGEST_END: Duration = Duration::from_secs(3);
 /// How long the replaying thread sleeps at once.
 const REPLAY_WAIT: Duration = Duration::from_millis(100);
 
@@ -73,9 +79,9 @@ pub type Connect = dyn Fn() -> Result<Box<dyn Channel>> + Send + Sync;
 pub struct Options {
     /// Its name, which the server shows.
     pub name: String,
-    /// The disk and the directory of the database.
+    /// The disk with the database.
     pub disk: Arc<dyn Disk>,
-    /// The directory.
+    /// The directory of the database.
     pub directory: PathBuf,
     /// Connects to the server.
     pub connect: Box<Connect>,
@@ -143,8 +149,8 @@ impl Following {
         });
         let (receiving, replaying) = (shared.clone(), shared.clone());
         let threads = vec![
-            thread::spawn("firn-receive", move || receiving.receive_on()),
-            thread::spawn("firn-replay", move || replaying.replay_on(replayer)),
+            thread::spawn("firn-receive", move || receiving.run_receiver()),
+            thread::spawn("firn-replay", move || replaying.run_replayer(replayer)),
         ];
         Ok(Following { shared, threads })
     }
@@ -164,9 +170,16 @@ impl Following {
         // Under the lock, so that no thread begins to sleep in between.
         drop(self.shared.status.lock());
         self.shared.changed.notify_all();
+        let begun = clock::now();
         for thread in self.threads.drain(..) {
-            // Its panic was reported where it happened.
-            let _ = thread.join();
+            // One that is connecting notices later, and ends by itself.
+            while !thread.is_finished() && begun.elapsed() < LONGEST_END {
+                clock::sleep(LONGEST_END / 1000);
+            }
+            if thread.is_finished() {
+                // Its panic was reported where it happened.
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -222,7 +235,7 @@ impl Shared {
     }
 
     /// Sleeps for a while, or until something changes.
-    fn rest(&self, longest: Duration) {
+    fn sleep(&self, longest: Duration) {
         let mut status = self.status.lock();
         if !self.is_stopping() {
             self.changed.wait_for(&mut status, longest);
@@ -234,12 +247,13 @@ impl Shared {
     }
 
     /// Receives until it is to stop, or a new copy is complete.
-    fn receive_on(&self) {
+    fn run_receiver(&self) {
         let mut pause = RETRY_AFTER;
         while !self.is_stopping() {
             self.set_state(FollowingState::Connecting);
             let mut phase = Phase::Greeting;
-            let Err(error) = self.receive_once(&mut phase) else { continue };
+            let received = catch_unwind(AssertUnwindSafe(|| self.receive_once(&mut phase)));
+            let Err(error) = received.unwrap_or_else(|_| Err(panicked("receiving"))) else { continue };
             if self.is_stopping() {
                 return;
             }
@@ -251,10 +265,13 @@ impl Shared {
             if phase == Phase::Asked && is_out_of_reach(&error) {
                 match self.begin_anew() {
                     Ok(()) => return,
-                    Err(error) => self.note_error(&error),
+                    Err(error) => {
+                        self.note_error(&error);
+                        pause = RETRY_COPY_AFTER;
+                    }
                 }
             }
-            self.rest(pause);
+            self.sleep(pause);
             pause = RETRY_AFTER_AT_MOST.min(2 * pause);
         }
     }
@@ -274,7 +291,7 @@ impl Shared {
         let channel = &mut *channel;
         let mut receiver = Receiver::begin(self.engine.clone(), channel, &self.options.name)?;
         let mut message = Vec::new();
-        let (mut unflushed, mut answered, mut heard) = (0, clock::now(), clock::now());
+        let (mut unflushed, mut answered, mut heard) = (0, None, clock::now());
         let mut reported = Lsn(0);
         while !self.is_stopping() {
             let is_streaming = *phase == Phase::Streaming;
@@ -296,10 +313,13 @@ impl Shared {
                             self.set_state(FollowingState::Receiving);
                             self.status.lock().receive_error = None;
                         }
-                        Taken::Data => unflushed += message.len(),
+                        Taken::Log => unflushed += message.len(),
+                        Taken::File => {}
                         Taken::Position => {
                             let sent_at = receiver.sent_at().unwrap_or_default();
-                            self.status.lock().last_message = Some((clock::wall_clock_micros(), sent_at));
+                            let mut status = self.status.lock();
+                            status.last_message = Some((clock::wall_clock_micros(), sent_at));
+                            status.available = receiver.available();
                         }
                     }
                     if unflushed < BATCH_BYTES && (unflushed > 0 || *phase != Phase::Streaming) {
@@ -307,12 +327,13 @@ impl Shared {
                     }
                 }
             }
-            let replayed = self.engine.visible_lsn();
-            if *phase == Phase::Streaming
-                && (unflushed > 0 || replayed > reported || answered.elapsed() >= ANSWER_EVERY)
-            {
+            // The server does not read answers while it sends a file, so they are few then.
+            let since = answered.map(|answered: Instant| answered.elapsed());
+            let is_news = self.engine.visible_lsn() > reported && since >= Some(ANSWER_AFTER);
+            let is_due = unflushed > 0 || is_news || since.is_none_or(|since| since >= ANSWER_EVERY);
+            if *phase == Phase::Streaming && is_due {
                 let reached = receiver.answer(channel)?;
-                (unflushed, answered, reported) = (0, clock::now(), reached.replayed);
+                (unflushed, answered, reported) = (0, Some(clock::now()), reached.replayed);
                 let mut status = self.status.lock();
                 (status.reached, status.available) = (reached, receiver.available());
             }
@@ -326,18 +347,23 @@ impl Shared {
         (self.options.report)("the server does not have the log from there on: the database is copied anew");
         let Options { disk, directory, connect, name, .. } = &self.options;
         let upstream = self.engine.upstream().expect("it is a replica").to_owned();
-        join::copy_anew(disk, directory, &mut *connect()?, &upstream, name)?;
+        let stopped = || self.is_stopping();
+        let mut channel = Stoppable { channel: &mut *connect()?, is_stopped: &stopped };
+        let identity = self.engine.identity().expect("a replica has a directory");
+        join::copy_anew(disk, directory, &mut channel, &upstream, name, identity)?;
         self.set_state(FollowingState::Superseded);
         (self.options.superseded)();
         Ok(())
     }
 
     /// Replays until it is to stop.
-    fn replay_on(&self, mut replayer: Replayer) {
+    fn run_replayer(&self, mut replayer: Replayer) {
         while !self.is_stopping() {
-            match self.replay_some(&mut replayer) {
+            let replayed = catch_unwind(AssertUnwindSafe(|| self.replay_some(&mut replayer)));
+            let has_panicked = replayed.is_err();
+            match replayed.unwrap_or_else(|_| Err(panicked("replay"))) {
                 Ok(true) => {}
-                Ok(false) => self.rest(REPLAY_WAIT),
+                Ok(false) => self.sleep(REPLAY_WAIT),
                 Err(error) => {
                     let text = error.to_string();
                     let is_new = self
@@ -349,7 +375,11 @@ impl Shared {
                     if is_new {
                         (self.options.report)(&format!("the log cannot be replayed: {text}"));
                     }
-                    self.rest(REPLAY_WAIT);
+                    if has_panicked {
+                        // A commit may have been replayed in part, which no reader sees.
+                        return;
+                    }
+                    self.sleep(REPLAY_WAIT);
                 }
             }
         }
@@ -377,6 +407,11 @@ impl Shared {
         }
         Ok(true)
     }
+}
+
+#[cold]
+fn panicked(what: &str) -> Error {
+    Error::new(SqlState::INTERNAL_ERROR, format!("{what} has panicked")).with_hint("Start the replica again.")
 }
 
 #[cold]

@@ -5,29 +5,33 @@
 //! place:
 //!
 //! ```text
-//! directory/anew/…        the copy while it is written
+//! directory/JOINING       a copy is being written; so in directory/anew
+//! directory/anew/…        the copy that will replace the database
 //! directory/anew/MANIFEST it is complete
 //! 1  remove the old manifest, then the old files
 //! 2  rename the new manifest to anew/MOVING
 //! 3  move the new files, then the new manifest
 //! ```
-//! All of that does [`finish`], which is called before the directory is opened. After a crash it continues.
+//! Nothing is removed that this module has not written: the file JOINING says that it has. All of that does [`finish`], which is called before the directory is opened. After a crash it continues.
 
 use crate::channel::Channel;
 use crate::copying::{CopyReceiver, Server, out_of_turn, request};
+use crate::receiver::another_cluster;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState, clock};
-use firn_log::LogCopy;
-use firn_txn::{DirectoryRole, Folders, LOCK, MANIFEST, MANIFEST_TEMPORARY};
-use std::path::{Path, PathBuf};
+use firn_log::{DatabaseId, LogCopy};
+use firn_txn::{ClusterId, DirectoryRole, Folders, LOCK, MANIFEST, MANIFEST_TEMPORARY};
+use std::path::Path;
 use std::time::Duration;
 
 /// The folder of a copy that will replace the database.
 const ANEW: &str = "anew";
 /// How long to retry a lock that is held.
-const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// The name of its manifest while its files are moved.
+const LOCK_PATIENCE: Duration = Duration::from_secs(600);
+/// The name of an empty file in a directory in which a copy is being written, or was when that was interrupted.
+const JOINING: &str = "JOINING";
+/// The name of a copy's manifest while its files are moved.
 const MOVING: &str = "MOVING";
 
 /// Copies the database of the server behind a channel into a directory that has none, as that of a replica that follows `upstream`.
@@ -44,33 +48,45 @@ pub fn join(
     disk.create_directory(directory)?;
     let _lock = disk.lock(&directory.join(LOCK))?;
     check_that_nothing_is_there(&**disk, directory)?;
-    copy(disk, directory, channel, upstream, name)?;
+    copy(disk, directory, channel, upstream, name, None)?;
+    disk.remove(&directory.join(JOINING))?;
+    disk.sync_directory(directory)?;
     match directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         Some(parent) => disk.sync_directory(parent),
         None => Ok(()),
     }
 }
 
-/// Copies the database of the server beside that of a replica, which cannot follow it any more. [`finish`] puts it in its place.
+/// Copies the database of the server, which must be of this identity, beside that of a replica, which cannot follow it any more.
+/// [`finish`] puts it in its place. After an error nothing is left.
 pub fn copy_anew(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     channel: &mut dyn Channel,
     upstream: &str,
     name: &str,
+    identity: (DatabaseId, ClusterId),
 ) -> Result<()> {
     let anew = directory.join(ANEW);
     remove(&**disk, &anew)?;
-    copy(disk, &anew, channel, upstream, name)
+    copy(disk, &anew, channel, upstream, name, Some(identity)).inspect_err(|_| {
+        // The first error is the more useful one.
+        let _ = remove(&**disk, &anew);
+    })
 }
 
 /// Puts a complete copy in the place of the database of a directory, which is not open. No effect without one.
 pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
     let anew = directory.join(ANEW);
-    if !disk.exists(&anew)? {
+    if !disk.exists(directory)? || !is_ours(disk, &anew)? && !disk.exists(&directory.join(JOINING))? {
         return Ok(());
     }
     let _lock = lock(disk, directory)?;
+    // Joining was interrupted at its very end.
+    if disk.exists(&directory.join(JOINING))? && disk.exists(&directory.join(MANIFEST))? {
+        disk.remove(&directory.join(JOINING))?;
+        disk.sync_directory(directory)?;
+    }
     let (old, new) = (Folders::of(directory), Folders::of(&anew));
     let (complete, moving) = (anew.join(MANIFEST), anew.join(MOVING));
     if disk.exists(&complete)? {
@@ -96,18 +112,20 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
         }
         disk.rename(&moving, &directory.join(MANIFEST))?;
         disk.sync_directory(directory)?;
+        // Nor may the old name come back.
+        disk.sync_directory(&anew)?;
     }
     remove(disk, &anew)
 }
 
-/// Locks a directory. The last handle of a database that was just closed may be one of its own threads, so a held lock is retried
-/// for a while.
+/// Locks a directory. The last handle of a database that was just closed may be one of its own threads, such as that of a checkpoint,
+/// so a held lock is retried for long.
 fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
     let begun = clock::now();
     loop {
         match disk.lock(&directory.join(LOCK)) {
             Err(error) if error.state() == SqlState::OBJECT_IN_USE && begun.elapsed() < LOCK_PATIENCE => {
-                clock::sleep(LOCK_PATIENCE / 500);
+                clock::sleep(Duration::from_millis(20));
             }
             outcome => return outcome,
         }
@@ -120,10 +138,17 @@ fn copy(
     channel: &mut dyn Channel,
     upstream: &str,
     name: &str,
+    identity: Option<(DatabaseId, ClusterId)>,
 ) -> Result<()> {
     let server = Server::greet(channel, name)?;
+    if identity.is_some_and(|identity| identity != (server.database, server.cluster)) {
+        return Err(another_cluster());
+    }
     let folders = Folders::of(directory);
     disk.create_directory(directory)?;
+    // First, and on disk: what is there later may be removed.
+    disk.create(&directory.join(JOINING))?.sync()?;
+    disk.sync_directory(directory)?;
     for folder in folders.both() {
         disk.create_directory(folder)?;
         // Of a copy that was interrupted. Its manifest is written again.
@@ -146,22 +171,31 @@ fn copy(
     disk.sync_directory(directory)
 }
 
+/// Whether a folder has a copy, complete or not.
+fn is_ours(disk: &dyn Disk, anew: &Path) -> Result<bool> {
+    for name in [MANIFEST, MOVING, JOINING] {
+        if disk.exists(&anew.join(name))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Error: 55000 if there is anything but what an interrupted copy has left.
 fn check_that_nothing_is_there(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    if !disk.exists(directory)? {
-        return Ok(());
-    }
+    let is_interrupted = disk.exists(&directory.join(JOINING))?;
     let folders = Folders::of(directory);
-    let is_ours = |name: &String| {
-        let path: PathBuf = directory.join(name);
-        [LOCK, MANIFEST_TEMPORARY, "lost+found"].contains(&&**name)
-            || folders.both().contains(&path.as_path())
-    };
-    let foreign = disk.list(directory)?.into_iter().find(|name| !is_ours(name));
-    let found = match foreign {
-        None => return Ok(()),
-        Some(found) => found,
-    };
+    let mut found = None;
+    for name in disk.list(directory)? {
+        let is_folder = folders.both().contains(&directory.join(&name).as_path());
+        let is_harmless = [LOCK, JOINING, "lost+found"].contains(&&*name)
+            || is_interrupted && (is_folder || name == MANIFEST_TEMPORARY)
+            || is_folder && disk.list(&directory.join(&name))?.is_empty();
+        if !is_harmless {
+            found = Some(name);
+        }
+    }
+    let Some(found) = found else { return Ok(()) };
     let message =
         format!("directory \"{}\" is not empty, so no replica can be made there", directory.display());
     let error = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
@@ -174,22 +208,28 @@ fn check_that_nothing_is_there(disk: &dyn Disk, directory: &Path) -> Result<()> 
     })
 }
 
-/// Removes a folder with a copy.
+/// Removes a folder with a copy. No effect if it has none.
 fn remove(disk: &dyn Disk, directory: &Path) -> Result<()> {
-    if !disk.exists(directory)? {
+    if !is_ours(disk, directory)? {
         return Ok(());
     }
-    // First the manifest: without it the copy is incomplete.
-    if disk.exists(&directory.join(MANIFEST))? {
-        disk.remove(&directory.join(MANIFEST))?;
-        disk.sync_directory(directory)?;
+    // Whatever is left then is an interrupted copy.
+    disk.create(&directory.join(JOINING))?.sync()?;
+    for name in [MANIFEST, MOVING] {
+        if disk.exists(&directory.join(name))? {
+            disk.remove(&directory.join(name))?;
+        }
     }
+    disk.sync_directory(directory)?;
     for folder in Folders::of(directory).both() {
         if disk.exists(folder)? {
             disk.list(folder)?.into_iter().try_for_each(|name| disk.remove(&folder.join(name)))?;
             disk.remove_directory(folder)?;
         }
     }
-    disk.list(directory)?.into_iter().try_for_each(|name| disk.remove(&directory.join(name)))?;
+    for name in disk.list(directory)?.iter().filter(|name| *name != JOINING) {
+        disk.remove(&directory.join(name))?;
+    }
+    disk.remove(&directory.join(JOINING))?;
     disk.remove_directory(directory)
 }

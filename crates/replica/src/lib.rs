@@ -18,7 +18,7 @@ mod receiver;
 mod senders;
 mod source;
 
-pub use channel::{Channel, Received};
+pub use channel::{Channel, Received, Stoppable};
 pub use receiver::Receiver;
 pub use senders::{Peer, SenderStatus, Senders};
 pub use source::{Serving, serve};

@@ -11,7 +11,7 @@ use crate::files::FileWriter;
 use crate::message::{FollowerStatus, PROTOCOL, Reply, Request};
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
-use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine};
+use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, Folder};
 
 /// What receives the log of a replica, over one connection.
 pub struct Receiver {
@@ -42,8 +42,10 @@ pub enum Taken {
     Identity,
     /// The beginning of the log: the server has it from there on.
     Beginning,
-    /// Part of the log, or of a file.
-    Data,
+    /// Part of a file.
+    File,
+    /// Part of the log.
+    Log,
     /// A position.
     Position,
 }
@@ -88,28 +90,28 @@ impl Receiver {
                 self.state = State::Streaming;
                 Ok(Taken::Beginning)
             }
-            (State::Streaming, Reply::File(file), None) => {
+            (State::Streaming, Reply::File(file), None) if is_beside_the_log(&file) => {
                 let (disk, path) = self.engine.place_for_received(&file)?;
                 self.file = Some((file, FileWriter::create(&*disk, &path)?));
-                Ok(Taken::Data)
+                Ok(Taken::File)
             }
             (State::Streaming, Reply::Data(&[]), Some(_)) => {
                 let (file, writer) = self.file.take().expect("just seen");
                 self.end_file(&file, writer)?;
-                Ok(Taken::Data)
+                Ok(Taken::File)
             }
             (State::Streaming, Reply::Data(bytes), Some((_, writer))) => {
                 writer.write(bytes)?;
-                Ok(Taken::Data)
+                Ok(Taken::File)
             }
             (State::Streaming, Reply::Segment(header), None) => {
                 self.engine.receive_segment(header)?;
-                Ok(Taken::Data)
+                Ok(Taken::Log)
             }
             (State::Streaming, Reply::Groups(groups), None) => {
                 let end = self.engine.receive_groups(groups)?;
                 self.available = self.available.max(end.lsn);
-                Ok(Taken::Data)
+                Ok(Taken::Log)
             }
             (State::Streaming, Reply::Position { durable, sent_at }, None) => {
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
@@ -147,8 +149,16 @@ impl Receiver {
     }
 }
 
+/// Whether it is a file that groups name, and none of the log or of a checkpoint.
+fn is_beside_the_log(file: &DatabaseFile) -> bool {
+    match file.folder {
+        Folder::Log => file.name.ends_with(".spill"),
+        Folder::Checkpoint => file.name.contains("-load-") && file.name.ends_with(".arrow"),
+    }
+}
+
 #[cold]
-fn another_cluster() -> Error {
+pub(crate) fn another_cluster() -> Error {
     let message = "the server has another database, or belongs to another cluster";
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .with_hint("A replica follows the server of which it was made. Make a new one in an empty directory.")

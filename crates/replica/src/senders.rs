@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// A position is sent this often while no groups are.
+/// A position is sent this often.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 /// One that has not answered for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
@@ -90,8 +90,8 @@ pub(crate) struct Sending {
     listed: Listed,
     /// Positions and when they were sent: the oldest first.
     sent: VecDeque<(Lsn, Instant)>,
-    /// When a position or groups were sent last.
-    sent_at: Instant,
+    /// When a position was sent last.
+    positioned_at: Instant,
     answered_at: Instant,
 }
 
@@ -118,7 +118,7 @@ impl Sending {
             reply_time: None,
         });
         let now = clock::now();
-        Ok(Sending { engine, log, listed, sent: VecDeque::new(), sent_at: now, answered_at: now })
+        Ok(Sending { engine, log, listed, sent: VecDeque::new(), positioned_at: now, answered_at: now })
     }
 
     /// Notes how far the other side has come.
@@ -150,7 +150,7 @@ impl Sending {
         Ok(())
     }
 
-    /// Sends what is on disk, or a position if nothing has been sent for a while. Returns whether there was anything of the log.
+    /// Sends what is on disk, and a position now and then. Returns whether there was anything of the log.
     pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
         if self.answered_at.elapsed() > LONGEST_SILENCE {
             let message = "the connection is ended because the other side does not answer";
@@ -163,14 +163,16 @@ impl Sending {
         let durable = engine.durable_lsn();
         if sent {
             self.note_sent(durable);
-        } else if self.sent_at.elapsed() >= POSITION_EVERY {
+        }
+        let is_due = self.positioned_at.elapsed() >= POSITION_EVERY;
+        if is_due {
             let sent_at = clock::wall_clock_micros();
             send(channel, &Reply::Position { durable, sent_at })?;
-        } else {
-            return Ok(false);
+            self.positioned_at = clock::now();
         }
-        channel.flush()?;
-        self.sent_at = clock::now();
+        if sent || is_due {
+            channel.flush()?;
+        }
         Ok(sent)
     }
 

@@ -17,7 +17,7 @@ use crate::message::{PROTOCOL, Reply, Request};
 use crate::senders::{Peer, Senders, Sending};
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
-use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_base::{Error, Lsn, Result, SqlState};
 use firn_log::{Follower, LogPoint, Pin, SegmentHeader};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
@@ -109,8 +109,8 @@ impl Serving {
         }
     }
 
-    /// Sends what there is of the log to one that follows it, or a position if nothing has been sent for a while. Returns whether there
-    /// was anything of the log.
+    /// Sends what there is of the log to one that follows it, and a position now and then. Returns whether there was anything of the
+    /// log.
     ///
     /// Error: 55000 if the log is not retained any more that has not been sent; 08006 if the other side does not answer.
     pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
@@ -282,10 +282,7 @@ impl<'c> Copying<'c> {
             }
             self.pinned.pin().release_file(&file.name);
         }
-        // In this order: what was acknowledged before that time is on disk then.
-        let complete_until = clock::wall_clock_micros();
-        self.engine.flush_log()?;
-        let end = self.engine.log_point()?;
+        let (complete_until, end) = self.engine.complete_until()?;
         self.send_log(end)?;
         send(self.channel, &Reply::End { point: end, complete_until })?;
         self.channel.flush()

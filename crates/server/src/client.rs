@@ -6,7 +6,7 @@
 #![allow(clippy::result_large_err)]
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, ToSocketAddrs as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -25,6 +25,10 @@ use rustix::io::Errno;
 use rustls::{ClientConnection, StreamOwned};
 
 use crate::secure::{Begun, Security};
+
+/// How long to wait for a connection to one address, and for each answer until the session begins.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
+const START_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -216,7 +220,7 @@ impl Stream {
     fn connect(address: &Address, security: &Security) -> Result<(Stream, Option<Vec<u8>>), Report> {
         match address {
             Address::Tcp(host, port) => {
-                let connected = TcpStream::connect((host.as_str(), *port));
+                let connected = connect(host, *port);
                 let stream = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
                 let stream = stream.map_err(|error| {
                     let mut report = Report::local(format!("could not connect to {host}:{port}: {error}"));
@@ -259,12 +263,14 @@ impl Stream {
         }
     }
 
-    /// Reads fail that have waited for so long.
-    fn limit_reads(&self, timeout: Duration) -> io::Result<()> {
+    /// Reads and writes fail that have waited for so long.
+    fn limit_silence(&self, timeout: Option<Duration>) -> io::Result<()> {
         match self {
-            Stream::Tcp(stream) => stream.set_read_timeout(Some(timeout)),
-            Stream::Tls(stream) => stream.get_ref().set_read_timeout(Some(timeout)),
-            Stream::Unix(stream) => stream.set_read_timeout(Some(timeout)),
+            Stream::Tcp(stream) => limit_silence(stream, timeout),
+            Stream::Tls(stream) => limit_silence(stream.get_ref(), timeout),
+            Stream::Unix(stream) => {
+                stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
+            }
         }
     }
 
@@ -291,6 +297,22 @@ impl Stream {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Connects to the first address of a host that answers. Waits for the server are limited from then on.
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(stream) => return limit_silence(&stream, Some(START_PATIENCE)).map(|()| stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn limit_silence(stream: &TcpStream, timeout: Option<Duration>) -> io::Result<()> {
+    stream.set_read_timeout(timeout).and_then(|()| stream.set_write_timeout(timeout))
 }
 
 /// A connection.
@@ -355,6 +377,7 @@ impl Client {
         let parameters = parameters.into_iter().chain(more.iter().copied());
         frontend::startup_message(parameters, &mut client.output)?;
         client.authenticate(target, end_point)?;
+        client.stream.limit_silence(None)?;
         Ok(client)
     }
 
@@ -629,7 +652,7 @@ impl Client {
 
     /// From now on, waits for the server fail that last for so long.
     pub fn limit_silence(&self, timeout: Duration) -> io::Result<()> {
-        self.stream.limit_reads(timeout)
+        self.stream.limit_silence(Some(timeout))
     }
 
     /// Appends data in parts as one message, and sends what is queued if that is much.

@@ -1,5 +1,6 @@
 //! `firn serve`: a server, for clients of PostgreSQL and of Arrow Flight SQL, until it is stopped.
 
+use std::cell::Cell;
 use std::io::Write as _;
 use std::net::ToSocketAddrs as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::Arc;
 use firn_base::{Error, SqlState};
 use firn_replica::archive::Archiver;
-use firn_replica::{Senders, join};
+use firn_replica::{Senders, Stoppable, join};
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
 use firn_txn::DirectoryRole;
@@ -304,10 +305,18 @@ fn copy(
     events: &mpsc::Receiver<Event>,
 ) -> Result<bool, Failure> {
     let (mut reported, begun) = (None, Instant::now());
+    let is_stopped = Cell::new(false);
+    let stop = || {
+        if events.try_recv().is_ok() {
+            is_stopped.set(true);
+        }
+        is_stopped.get()
+    };
     loop {
         let copied = upstream.connect(name).and_then(|mut connection| {
             say(format_args!("copying the database of {}", upstream.shown()));
-            join::join(disk, directory, &mut connection, &upstream.given, name)
+            let mut channel = Stoppable { channel: &mut connection, is_stopped: &stop };
+            join::join(disk, directory, &mut channel, &upstream.given, name)
         });
         let error = match copied {
             Ok(()) => {
@@ -316,6 +325,9 @@ fn copy(
             }
             Err(error) => error,
         };
+        if is_stopped.get() {
+            return Ok(false);
+        }
         if ![SqlState::CONNECTION_FAILURE, SqlState::ADMIN_SHUTDOWN].contains(&error.state()) {
             return Err(Failure::data(error));
         }

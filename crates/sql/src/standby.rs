@@ -69,14 +69,6 @@ pub fn lsn_text(lsn: Lsn) -> String {
     text
 }
 
-/// The host and the port of a server that is named by them or by a URL, without its user and password.
-pub fn address_of(server: &str) -> &str {
-    let server = server.split_once('?').map_or(server, |(before, _)| before);
-    let server = server.rsplit_once('@').map_or(server, |(_, host)| host);
-    let server = server.split_once("://").map_or(server, |(_, host)| host);
-    server.split('/').next().unwrap_or(server)
-}
-
 /// 25006 for a command that changes something, in a transaction that may only read.
 #[cold]
 pub fn in_read_only(command: &str, engine: &Engine) -> Error {
@@ -101,9 +93,10 @@ pub fn no_read_write(engine: &Engine) -> Error {
 /// In a replica, adds which server accepts what it refuses.
 fn with_primary(error: Error, engine: &Engine) -> Error {
     match engine.upstream() {
-        Some(server) => {
-            error.with_hint(format!("Write to the server that it follows: {}.", address_of(server)))
-        }
+        Some(server) => error.with_hint(format!(
+            "Write to the server that it follows: {}.",
+            firn_txn::engine::address_of(server)
+        )),
         None => error,
     }
 }
@@ -139,7 +132,7 @@ mod tests {
             ("postgres://db.example/library?user=ada&password=s@cret", "db.example"),
             ("ada:secret@db.example:1", "db.example:1"),
         ] {
-            assert_eq!(address_of(server), address, "{server}");
+            assert_eq!(firn_txn::engine::address_of(server), address, "{server}");
         }
     }
 }

@@ -107,9 +107,9 @@ pub struct PinnedCheckpoint {
 }
 
 impl PinnedCheckpoint {
-    /// The bytes of its manifest.
+    /// The bytes of its manifest. A copy does not say whom the database follows, nor with which password.
     pub fn manifest(&self) -> Vec<u8> {
-        self.manifest.encode()
+        Manifest { follows: None, ..(*self.manifest).clone() }.encode()
     }
 
     /// Its files.

@@ -7,12 +7,12 @@
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::loads;
-use crate::manifest::{ClusterId, Manifest, TableFile, checkpoint_directory, log_directory};
+use crate::manifest::{ClusterId, LOCK, Manifest, TableFile, checkpoint_directory, log_directory};
 use crate::recovery;
 use crate::table_file;
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{DatabaseId, Group, LogPoint, Record, SpillReader, spill_name};
 use firn_storage::MemoryBudget;
 use std::path::{Path, PathBuf};
@@ -225,8 +225,9 @@ impl DirectoryRole {
     }
 
     /// Changes the server that the database of a directory follows, which is closed. Without a server it is no replica any more.
-    /// Error: 55000 if there is no database.
+    /// Errors: 55000 if there is no database; 55006 if it is open.
     pub fn set_upstream(disk: &dyn Disk, directory: &Path, upstream: Option<&str>) -> Result<()> {
+        let _lock = disk.lock(&directory.join(LOCK))?;
         let Some((mut manifest, _)) = Manifest::read(disk, directory)? else {
             let message = format!("there is no database in \"{}\"", directory.display());
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
@@ -237,6 +238,19 @@ impl DirectoryRole {
 }
 
 impl Engine {
+    /// A time, and the place up to which the log has to be for every commit to be in it that was acknowledged before: now, and
+    /// what is on disk now. In a replica only what the log itself says is known. In microseconds since 1970 UTC.
+    ///
+    /// Error: that of the log, if it has failed.
+    pub fn complete_until(&self) -> Result<(i64, LogPoint)> {
+        // In this order: what was acknowledged before that time is on disk then.
+        let now = clock::wall_clock_micros();
+        self.flush_log()?;
+        let point = self.log_point()?;
+        // Of groups with a time before that of the last one none is missing.
+        Ok((if self.is_replica() { point.wall_time } else { now }, point))
+    }
+
     /// The database, and the cluster that it belongs to; `None` without a directory.
     pub fn identity(&self) -> Option<(DatabaseId, ClusterId)> {
         self.store_and_log().map(|(store, _)| store.identity())

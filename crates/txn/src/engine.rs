@@ -73,6 +73,8 @@ pub(crate) struct Replica {
     upstream: String,
     /// The beginning of the first group of the log that has not been replayed completely.
     replayed: AtomicU64,
+    /// A snapshot that is taken now sees everything before this position.
+    visible: AtomicU64,
     /// Whether a [`Replayer`](crate::Replayer) exists.
     pub is_replaying: AtomicBool,
 }
@@ -80,7 +82,8 @@ pub(crate) struct Replica {
 impl Replica {
     /// A replica that has replayed the log up to here.
     pub fn new(upstream: String, replayed: Lsn) -> Replica {
-        Replica { upstream, replayed: AtomicU64::new(replayed.0), is_replaying: AtomicBool::new(false) }
+        let (visible, replayed) = (AtomicU64::new(replayed.0), AtomicU64::new(replayed.0));
+        Replica { upstream, replayed, visible, is_replaying: AtomicBool::new(false) }
     }
 
     /// The beginning of the first group that has not been replayed completely.
@@ -91,6 +94,8 @@ impl Replica {
     /// Notes the beginning of the group that is replayed next. Nothing of it has been replayed yet.
     pub fn set_replayed(&self, to: Lsn) {
         self.replayed.store(to.0, Ordering::SeqCst);
+        // Everything before it is visible, also padding and entries without a commit.
+        self.visible.fetch_max(to.0, Ordering::SeqCst);
     }
 }
 
@@ -264,9 +269,11 @@ impl Engine {
 
     /// The position in the log up to which commits are visible; in a replica, up to which the log has been replayed.
     pub fn visible_lsn(&self) -> Lsn {
-        let newest = self.last_position();
-        // A group may end with padding, or have no commit.
-        self.replica.as_ref().map_or(newest, |replica| newest.max(replica.replayed()))
+        match &self.replica {
+            // A group may end with padding, or have no commit.
+            Some(replica) => Lsn(replica.visible.load(Ordering::SeqCst)),
+            None => self.last_position(),
+        }
     }
 
     /// How much memory the store holds, and may hold.
@@ -820,6 +827,10 @@ impl Engine {
             ddl.created_storage().for_each(|table| table.gate().note_commit(write_set.owner(), time));
         }
         self.end(turn, write_set, digest, time, Some(Some(end)));
+        // After the time: who finds this position takes a snapshot that sees the commit.
+        if let Some(replica) = &self.replica {
+            replica.visible.fetch_max(end.0, Ordering::SeqCst);
+        }
     }
 
     /// Gives the undone records of a rolled-back write set a time of their own, so that only readers that
@@ -1100,9 +1111,12 @@ fn not_writable(upstream: &str) -> Error {
         .with_hint(format!("Write to the server that it follows: {}.", address_of(upstream)))
 }
 
-/// An address without its password.
-pub(crate) fn address_of(upstream: &str) -> &str {
-    upstream.rsplit('@').next().unwrap_or(upstream)
+/// The address in a URL or in `HOST:PORT`, without user, password and parameters.
+pub fn address_of(server: &str) -> &str {
+    let server = server.split_once('?').map_or(server, |(before, _)| before);
+    let server = server.rsplit_once('@').map_or(server, |(_, host)| host);
+    let server = server.split_once("://").map_or(server, |(_, host)| host);
+    server.split('/').next().unwrap_or(server)
 }
 
 #[cold]

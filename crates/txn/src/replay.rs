@@ -205,7 +205,8 @@ impl Replayer {
             Err(error) => {
                 // Readers do not see the changes, which remain as those of a transaction that does not end.
                 engine.active().release_snapshot(&slot);
-                let error = in_commit(error, entry.time);
+                let error = in_commit(error, entry.time)
+                    .with_hint("Empty the directory of the replica, and start it with --follow.");
                 self.failure = Some(error.clone());
                 return Err(error);
             }

@@ -18,6 +18,9 @@ use crate::encode;
 use crate::server::Shared;
 use crate::socket::{End, Input};
 
+/// How long the other side may read nothing of what is sent.
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
+
 /// What serves such connections.
 pub trait ReplicationService: Debug + Send + Sync {
     /// Serves a connection until it ends. An error is reported to the other side.
@@ -144,6 +147,7 @@ pub(crate) fn serve(
 ) -> std::result::Result<(), Fate> {
     let service = shared.config.replication.clone();
     let service = service.ok_or_else(|| Error::unsupported("replication of this server's database"))?;
+    sink.socket.set_write_timeout(Some(LONGEST_WRITE))?;
     encode::copy_both_response(&mut sink.output);
     sink.flush()?;
     match service.serve(&mut ReplicationChannel { input, sink, shared, is_ended, session }) {

@@ -158,6 +158,14 @@ impl Socket {
         }
     }
 
+    /// Limits how long writes wait for a client that does not read.
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_write_timeout(timeout),
+            Stream::Unix(stream) => stream.set_write_timeout(timeout),
+        }
+    }
+
     /// Reads fail with `TimedOut` from then on, also for a client that sends a byte now and then. `None` ends that.
     pub(crate) fn set_deadline(&self, deadline: Option<clock::Instant>) -> io::Result<()> {
         *self.deadline.lock() = deadline;

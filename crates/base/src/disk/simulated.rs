@@ -423,7 +423,7 @@ impl Disk for SimulatedDisk {
             return Err(io_error("rename file", from, &missing()));
         }
         let is_moved = from.parent() != to.parent();
-        // File systems with a journal move a name as a whole; the simulation needs it to be durable before.
+        // It is durable once the directory is synced from which it is moved: both or neither of the names are there.
         assert!(!is_moved || state.safe_names.contains_key(from), "a name is durable before it is moved");
         if let Some(replaced) = state.names.get(to).copied() {
             state.give_back(replaced);

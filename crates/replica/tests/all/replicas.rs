@@ -284,7 +284,8 @@ fn a_copy_takes_the_place_of_the_old_one_wherever_that_is_interrupted() {
     ledger.load();
     let dynamic: Arc<dyn Disk> = other.clone();
     let directory = Path::new(REPLICA);
-    join::copy_anew(&dynamic, directory, &mut server.connect().unwrap(), "server:1", "r").unwrap();
+    let identity = ledger.database.engine().identity().unwrap();
+    join::copy_anew(&dynamic, directory, &mut server.connect().unwrap(), "server:1", "r", identity).unwrap();
     let expected = contents(&ledger.database);
     let mut random = Random::seeded(3);
     for operations in 0.. {
