@@ -224,6 +224,7 @@ fn remove(disk: &dyn Disk, directory: &Path) -> Result<()> {
     for folder in Folders::of(directory).both() {
         if disk.exists(folder)? {
             disk.list(folder)?.into_iter().try_for_each(|name| disk.remove(&folder.join(name)))?;
+            disk.sync_directory(folder)?;
             disk.remove_directory(folder)?;
         }
     }
@@ -231,5 +232,6 @@ fn remove(disk: &dyn Disk, directory: &Path) -> Result<()> {
         disk.remove(&directory.join(name))?;
     }
     disk.remove(&directory.join(JOINING))?;
+    disk.sync_directory(directory)?;
     disk.remove_directory(directory)
 }

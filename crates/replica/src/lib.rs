@@ -19,6 +19,6 @@ mod senders;
 mod source;
 
 pub use channel::{Channel, Received, Stoppable};
-pub use receiver::Receiver;
+pub use receiver::{Receiver, Taken};
 pub use senders::{Peer, SenderStatus, Senders};
 pub use source::{Serving, serve};

@@ -125,7 +125,7 @@ impl Sending {
     pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
         self.answered_at = clock::now();
         // What is not on disk there is retained here.
-        self.log.follower.pin().advance(reached.flushed.min(self.log.follower.point().lsn))?;
+        self.log.follower.pin().advance(reached.flushed.min(self.log.sent()))?;
         let mut status = self.listed.status.lock();
         let since = |lsn: Lsn| {
             let newest = self.sent.partition_point(|(sent, _)| *sent <= lsn).checked_sub(1)?;
@@ -185,7 +185,7 @@ impl Sending {
     }
 
     fn note_sent(&mut self, durable: Lsn) {
-        let to = self.log.follower.point().lsn;
+        let to = self.log.sent();
         if self.sent.len() == MOST_SENT {
             // Every second one is enough.
             let mut keep = false;

@@ -18,7 +18,7 @@ use crate::senders::{Peer, Senders, Sending};
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, Result, SqlState};
-use firn_log::{Follower, LogPoint, Pin, SegmentHeader};
+use firn_log::{Follower, Group, LogPoint, Pin, SegmentHeader};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
 use std::time::Duration;
@@ -163,11 +163,13 @@ pub(crate) struct LogSender {
     segment: Option<SegmentHeader>,
     /// Groups that are sent next.
     groups: Vec<u8>,
+    /// The group after these, which needs something before it.
+    waiting: Option<Group>,
 }
 
 impl LogSender {
     pub fn new(follower: Follower) -> LogSender {
-        LogSender { follower, segment: None, groups: Vec::new() }
+        LogSender { follower, segment: None, groups: Vec::new(), waiting: None }
     }
 
     /// Sends the header of the segment in which the next group begins, also if none follows: a database has a log.
@@ -176,22 +178,30 @@ impl LogSender {
         self.send_segments(channel, &headers)
     }
 
+    /// Up to where the log has been sent.
+    pub fn sent(&self) -> Lsn {
+        self.waiting.as_ref().map_or(self.follower.point().lsn, |waiting| waiting.begin)
+    }
+
     /// Sends some of the log up to `end`, as far as it is on disk: before a group the headers of its segments, and the files that it
-    /// names, by `send_file`. Returns whether there was any.
+    /// names, by `send_file`. At most one message has groups, so that answers can be read in between. Returns whether there was any.
     pub fn send_some(
         &mut self,
         channel: &mut dyn Channel,
         end: Lsn,
         mut send_file: impl FnMut(&mut dyn Channel, &Follower, &DatabaseFile) -> Result<()>,
     ) -> Result<bool> {
-        let begin = self.follower.point().lsn;
-        while self.groups.len() < CHUNK_BYTES
-            && let Some(group) = self.follower.next_group(end)?
-        {
+        while self.groups.len() < CHUNK_BYTES {
+            let Some(group) =
+                self.waiting.take().map_or_else(|| self.follower.next_group(end), |it| Ok(Some(it)))?
+            else {
+                break;
+            };
             let headers: Vec<SegmentHeader> = self.follower.segments_of(&group).copied().collect();
             let named = files_named_by(&group)?;
-            if headers.last() != self.segment.as_ref() || !named.is_empty() {
-                self.send_groups(channel)?;
+            if (headers.last() != self.segment.as_ref() || !named.is_empty()) && !self.groups.is_empty() {
+                self.waiting = Some(group);
+                break;
             }
             for file in &named {
                 send_file(channel, &self.follower, file)?;
@@ -199,8 +209,9 @@ impl LogSender {
             self.send_segments(channel, &headers)?;
             self.groups.extend_from_slice(group.bytes());
         }
+        let has_groups = !self.groups.is_empty();
         self.send_groups(channel)?;
-        Ok(self.follower.point().lsn > begin)
+        Ok(has_groups)
     }
 
     /// Sends headers of segments that have not been sent.
@@ -299,7 +310,7 @@ impl<'c> Copying<'c> {
             }
         })? {
             // What has been sent is not needed any more, nor its files.
-            let reached = self.log.follower.point().lsn;
+            let reached = self.log.sent();
             self.log.follower.pin().advance(reached)?;
             pinned.advance(reached)?;
         }

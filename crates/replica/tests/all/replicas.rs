@@ -95,7 +95,7 @@ impl Replica {
         let end = primary.engine().log_point().unwrap();
         wait_until("the replica catches up", || {
             self.database.engine().received().unwrap().is_same_place(&end)
-                && self.database.engine().now() == primary.engine().now()
+                && self.database.engine().visible_lsn() == end.lsn
         });
     }
 
@@ -333,7 +333,7 @@ fn making_a_replica_can_be_repeated_wherever_it_is_interrupted() {
         operations += 1 + operations / 8;
     }
     // What is there is never replaced.
-    let dynamic: Arc<dyn Disk> = disk.clone();
+    let dynamic: Arc<dyn Disk> = disk.after_kill();
     let error = join::join(&dynamic, Path::new("/data"), &mut server.connect().unwrap(), "server:1", "r");
     assert_eq!(error.unwrap_err().state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
 }

@@ -220,7 +220,8 @@ impl World {
             self.replicas[at].disk.heal();
             self.replicas[at].away_until = 0;
             let mut rounds = 0;
-            while self.replicas[at].database.engine().now() < self.primary.engine().now() {
+            let end = self.primary.engine().log_point().unwrap().lsn;
+            while self.replicas[at].database.engine().visible_lsn() < end {
                 self.send(at);
                 while self.replicas[at].link.as_ref().is_some_and(Link::has_messages) {
                     self.deliver(at);
