@@ -131,10 +131,10 @@ pub fn run(options: Options) -> Outcome {
     if !missing.is_empty() {
         return Err(format!("the primary has lost {missing:?}").into());
     }
-    for at in 0..replicas.len() {
+    for (at, replica) in replicas.iter_mut().enumerate() {
         let begun = Instant::now();
         loop {
-            let shown = contents(&replicas[at].address);
+            let shown = contents(&replica.address);
             if shown.as_ref().is_ok_and(|shown| *shown == everything) {
                 break;
             }
@@ -148,7 +148,7 @@ pub fn run(options: Options) -> Outcome {
         }
         let (commits, took) = (acknowledged.len(), begun.elapsed().as_secs_f64());
         println!("replica {at} has all {commits} acknowledged commits after {took:.2} s");
-        replicas[at].stop()?;
+        replica.stop()?;
     }
     primary.stop()
 }

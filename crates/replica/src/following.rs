@@ -313,8 +313,8 @@ impl Shared {
                             self.set_state(FollowingState::Receiving);
                             self.status.lock().receive_error = None;
                         }
-                        Taken::Log => unflushed += message.len(),
-                        Taken::File => {}
+                        Taken::Groups => unflushed += message.len(),
+                        Taken::Part => {}
                         Taken::Position => {
                             let sent_at = receiver.sent_at().unwrap_or_default();
                             let mut status = self.status.lock();

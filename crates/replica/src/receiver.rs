@@ -42,10 +42,10 @@ pub enum Taken {
     Identity,
     /// The beginning of the log: the server has it from there on.
     Beginning,
-    /// Part of a file.
-    File,
-    /// Part of the log.
-    Log,
+    /// Part of a file, or the header of a segment: nothing to answer.
+    Part,
+    /// Groups of the log.
+    Groups,
     /// A position.
     Position,
 }
@@ -93,25 +93,25 @@ impl Receiver {
             (State::Streaming, Reply::File(file), None) if is_beside_the_log(&file) => {
                 let (disk, path) = self.engine.place_for_received(&file)?;
                 self.file = Some((file, FileWriter::create(&*disk, &path)?));
-                Ok(Taken::File)
+                Ok(Taken::Part)
             }
             (State::Streaming, Reply::Data(&[]), Some(_)) => {
                 let (file, writer) = self.file.take().expect("just seen");
                 self.end_file(&file, writer)?;
-                Ok(Taken::File)
+                Ok(Taken::Part)
             }
             (State::Streaming, Reply::Data(bytes), Some((_, writer))) => {
                 writer.write(bytes)?;
-                Ok(Taken::File)
+                Ok(Taken::Part)
             }
             (State::Streaming, Reply::Segment(header), None) => {
                 self.engine.receive_segment(header)?;
-                Ok(Taken::Log)
+                Ok(Taken::Part)
             }
             (State::Streaming, Reply::Groups(groups), None) => {
                 let end = self.engine.receive_groups(groups)?;
                 self.available = self.available.max(end.lsn);
-                Ok(Taken::Log)
+                Ok(Taken::Groups)
             }
             (State::Streaming, Reply::Position { durable, sent_at }, None) => {
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));

@@ -93,8 +93,8 @@ pub struct Options {
     archive: Option<PathBuf>,
     /// Serve a replica of another server's database, which can be read: HOST:PORT, or postgres://user@host:port/?sslmode=… If --data
     /// is empty, it gets a copy first. A replica remains one: the option is only needed again if the address has changed.
-    #[arg(long, value_name = "SERVER", requires = "data", value_parser = Upstream::parse)]
-    follow: Option<Upstream>,
+    #[arg(long, value_name = "SERVER", requires = "data", value_parser = follow_argument)]
+    follow: Option<Box<Upstream>>,
     /// The name of a replica, which the server that it follows shows in pg_stat_replication.
     #[arg(long, value_name = "NAME", default_value = "replica")]
     name: String,
@@ -173,7 +173,7 @@ fn serve(
     options: &Options,
     auth: &Auth,
     tls: &Option<Tls>,
-    upstream: Option<Upstream>,
+    upstream: Option<Box<Upstream>>,
     sender: &mpsc::Sender<Event>,
     events: &mpsc::Receiver<Event>,
 ) -> Result<(Event, Addresses), Failure> {
@@ -207,12 +207,12 @@ fn serve(
             let superseded = move || {
                 let _ = sender.send(Event::Superseded);
             };
-            let following = follow(&database, directory, upstream.clone(), &options.name, superseded);
+            let following = follow(&database, directory, (**upstream).clone(), &options.name, superseded);
             Some(following.map_err(Failure::data)?)
         }
         _ => None,
     };
-    show(&database, senders.clone(), archiver.as_ref(), following.as_ref().zip(upstream.as_ref()));
+    show(&database, senders.clone(), archiver.as_ref(), following.as_ref().zip(upstream.as_deref()));
     let server = match options.flight_only {
         true => None,
         false => Some(serve_postgres(options, &database, senders, auth.clone(), tls.clone())?),
@@ -262,7 +262,7 @@ fn serve(
 /// What a directory is to be opened as.
 enum Prepared {
     Primary,
-    Replica(Upstream),
+    Replica(Box<Upstream>),
     /// The server was stopped meanwhile.
     Stopped,
 }
@@ -284,7 +284,7 @@ fn prepare(options: &Options, directory: &Path, events: &mpsc::Receiver<Event>) 
             directory.display()
         ))),
         (Some(DirectoryRole { upstream: Some(known), .. }), None) => {
-            Upstream::parse(&known).map(Prepared::Replica).map_err(Failure::usage)
+            follow_argument(&known).map(Prepared::Replica).map_err(Failure::usage)
         }
         (Some(DirectoryRole { upstream: Some(known), .. }), Some(upstream)) => {
             if known != upstream.given {
@@ -419,6 +419,11 @@ fn refuse_open_addresses(options: &Options) -> Result<(), Failure> {
 fn encryption(options: &Options) -> Result<Option<Tls>, Failure> {
     let (Some(certificate), Some(key)) = (&options.tls_cert, &options.tls_key) else { return Ok(None) };
     Tls::read(certificate, key, options.tls_ca.as_deref()).map(Some).map_err(Failure::usage)
+}
+
+/// The argument of --follow.
+fn follow_argument(given: &str) -> Result<Box<Upstream>, String> {
+    Upstream::parse(given).map(Box::new)
 }
 
 /// The argument of --memory-limit.

@@ -416,7 +416,8 @@ impl Others {
     fn note(&mut self, record: Record<'_>, entry: Entry<'_>, engine: &Engine) -> Result<()> {
         match record {
             Record::CatalogChange(bytes) => {
-                if self.change.replace(CatalogChange::from_bytes(bytes)?).is_some() {
+                let before = self.change.replace(CatalogChange::from_bytes(bytes)?);
+                if before.is_some() {
                     return Err(misfit("a commit changes the catalog twice".to_owned()));
                 }
             }
