@@ -339,10 +339,14 @@ impl Connection {
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
     ) -> Result<T> {
         self.begin_statement()?;
+        if matches!(self.block, Block::Idle) {
+            self.wait_to_read()?;
+        }
         self.with_planner(work)
     }
 
-    /// Lends the block's transaction, or a temporary one, to the preparation of a statement.
+    /// Lends the block's transaction, or a temporary one, to the preparation of a statement. That does not wait for what the session
+    /// wants to read.
     pub(crate) fn with_planner<T>(
         &mut self,
         work: impl FnOnce(&mut Self, &Transaction) -> Result<T>,
@@ -355,7 +359,7 @@ impl Connection {
                 result
             }
             None => {
-                let transaction = self.begin_reader()?;
+                let transaction = self.begin_reader_now()?;
                 let result = work(self, &transaction);
                 transaction.rollback();
                 result
@@ -464,6 +468,12 @@ impl Connection {
     #[inline]
     pub(crate) fn begin_reader(&self) -> Result<Transaction> {
         self.wait_to_read()?;
+        self.begin_reader_now()
+    }
+
+    /// As [`Connection::begin_reader`], but without a wait for what the session wants to read.
+    #[inline]
+    fn begin_reader_now(&self) -> Result<Transaction> {
         let transaction = self.shared.engine.try_begin(Isolation::Snapshot)?;
         self.services.forget_transaction_number();
         transaction.set_session(self.activity.id());

@@ -93,10 +93,9 @@ pub fn no_read_write(engine: &Engine) -> Error {
 /// In a replica, adds which server accepts what it refuses.
 fn with_primary(error: Error, engine: &Engine) -> Error {
     match engine.upstream() {
-        Some(server) => error.with_hint(format!(
-            "Write to the server that it follows: {}.",
-            firn_txn::engine::address_of(server)
-        )),
+        Some(server) => {
+            error.with_hint(format!("Write to the server that it follows: {}.", firn_txn::address_of(server)))
+        }
         None => error,
     }
 }
@@ -132,7 +131,7 @@ mod tests {
             ("postgres://db.example/library?user=ada&password=s@cret", "db.example"),
             ("ada:secret@db.example:1", "db.example:1"),
         ] {
-            assert_eq!(firn_txn::engine::address_of(server), address, "{server}");
+            assert_eq!(firn_txn::address_of(server), address, "{server}");
         }
     }
 }

@@ -25,10 +25,11 @@
 use crate::active::ActiveSlot;
 use crate::catalog::{Catalog, IdMarks, TableDef};
 use crate::copying::{DatabaseFile, Folders};
-use crate::engine::{Engine, Replica};
+use crate::engine::Engine;
 use crate::isolation::Isolation;
 use crate::loads::{LoadedFile, Loads};
 use crate::manifest::{ClusterId, FileBlock, Manifest, SequenceEntry, TableFile, checkpoint_directory};
+use crate::role::Replica;
 use crate::table_file::{self, Content};
 use firn_base::disk::{Disk, DiskFile, DiskLock};
 use firn_base::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Weak};

@@ -32,6 +32,7 @@ mod manifest;
 mod merger;
 mod recovery;
 mod replay;
+mod role;
 mod table_file;
 mod times;
 
@@ -54,6 +55,7 @@ pub use manifest::{ClusterId, DIRECTORY_VERSION, LOCK, MANIFEST, MANIFEST_TEMPOR
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use replay::Replayer;
+pub use role::address_of;
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};
 pub use ticket::Ticket;
 pub use transaction::{

@@ -32,12 +32,13 @@ use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
 use crate::config::Config;
 use crate::copying::Folders;
-use crate::engine::{Recovered, Replica};
+use crate::engine::Recovered;
 use crate::index_build::build_index;
 use crate::manifest::{
     ClusterId, DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest,
     checkpoint_directory, log_directory,
 };
+use crate::role::Replica;
 use crate::sequence::SequenceState;
 use crate::table_file;
 use firn_base::disk::{Disk, DiskLock};

@@ -18,11 +18,12 @@
 use crate::apply::{AHEAD, Ahead, Shown, Target, in_commit, marks_blocks, misfit};
 use crate::catalog::{Catalog, CatalogChange, IndexDef, Oid, TableDef};
 use crate::ddl::{Action, Ddl};
-use crate::engine::{Engine, Replica};
+use crate::engine::Engine;
 use crate::index_build::build_index;
 use crate::isolation::Isolation;
 use crate::loads::{self, LoadedFile};
 use crate::manifest::{TableFile, checkpoint_directory, log_directory};
+use crate::role::Replica;
 use crate::sequence::SequenceState;
 use crate::table_file;
 use firn_base::disk::Disk;

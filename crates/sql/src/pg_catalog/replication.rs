@@ -12,7 +12,7 @@ use crate::standby::Token;
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Numeric, Result, SqlState, TypeId};
 use firn_txn::Engine;
-use firn_txn::engine::address_of;
+use firn_txn::address_of;
 use firn_vector::kernel::scalar::scalar;
 use firn_vector::kernel::{Call, Text};
 use firn_vector::registry::{Body, Function, FunctionId, Kernels, Parallel, RegistryBuilder, Volatility};
