@@ -28,7 +28,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// A server that has been silent for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 /// An answer follows so soon when replay has advanced, …
-const ANSWER_AFTER: Duration = Duration::from_millis(10);
+const ANSWER_AFTER: Duration = Duration::from_millis(1);
 /// … and this often in any case.
 const ANSWER_EVERY: Duration = Duration::from_secs(1);
 /// How long to wait before copying again what could not be copied.
