@@ -331,7 +331,6 @@ impl Replayer {
             && let Some(Some(target)) = self.targets.get(id.0 as usize)
         {
             target.prefetch(&record, row);
-            target.table.prefetch_versions(row);
         }
     }
 

@@ -143,14 +143,6 @@ impl Table {
         self.update(write_set, snapshot, row, columns, cells, guard).map(|()| true)
     }
 
-    /// Prefetches the head of a row's version chain, which a change needs.
-    #[inline]
-    pub fn prefetch_versions(&self, row: RowId) {
-        if let Some(block) = self.blocks.get(row.block()) {
-            block.prefetch_head(row.slot());
-        }
-    }
-
     /// Deletes a row. Returns false, without a change, if there is no such row.
     pub fn replay_delete(
         &self,
