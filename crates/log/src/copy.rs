@@ -98,6 +98,34 @@ impl LogCopy {
         Ok(copy)
     }
 
+    /// Cuts a log that is not open at a place in its history, durably: what is behind that is removed, also segments that only begin
+    /// there, perhaps in an epoch of another history. Returns false, and changes nothing, if no segment would be left. After a crash in between the log ends there or later,
+    /// perhaps with a gap.
+    pub fn cut(disk: &Arc<dyn Disk>, directory: &Path, database: DatabaseId, at: LogPoint) -> Result<bool> {
+        let (names, replaced) = in_force(segment_names(&**disk, directory)?);
+        let (mut kept, mut removed) = (Vec::new(), replaced);
+        for name in names {
+            match open_segment_to_read(&**disk, directory, name, database)? {
+                Found::Segment(segment) if segment.header.first < at.lsn => kept.push(segment),
+                _ => removed.push(name),
+            }
+        }
+        let Some(last) = kept.last() else { return Ok(false) };
+        // The last one first, so that no segment is missing before another.
+        removed.sort_unstable();
+        for name in removed.into_iter().rev() {
+            disk.remove(&directory.join(name.to_string()))?;
+            disk.sync_directory(directory)?;
+        }
+        let file = disk.open(&last.path)?;
+        let length = DATA_START + (at.lsn.0 - last.header.first.0);
+        if file.len()? > length {
+            file.set_len(length)?;
+            file.sync()?;
+        }
+        Ok(true)
+    }
+
     /// Where it ends.
     pub fn point(&self) -> LogPoint {
         self.point
@@ -116,11 +144,10 @@ impl LogCopy {
         }
         let follows = match self.segments.back() {
             None => (header.first..=header.end()).contains(&self.point.lsn),
-            // An epoch that has written nothing into its segment is followed by another one in its place.
+            // An epoch that has written nothing into its segment is followed by another one in its place. If the database has been
+            // handed over, that need not be a later one: the server that has taken over has not seen the epoch.
             Some(last) if last.header.number == header.number => {
-                last.header.epoch < header.epoch
-                    && last.header.first == header.first
-                    && header.first == self.point.lsn
+                last.header.first == header.first && header.first == self.point.lsn
             }
             Some(last) => {
                 last.header.number + 1 == header.number
@@ -139,8 +166,10 @@ impl LogCopy {
         self.disk.rename(&temporary, &path)?;
         self.disk.sync_directory(&self.directory)?;
         if self.segments.back().is_some_and(|last| last.header.number == header.number) {
-            let replaced = self.segments.pop_back().expect("it was just looked at");
-            self.disk.remove(&self.directory.join(replaced.header.name().to_string()))?;
+            let replaced = self.segments.pop_back().expect("it was just looked at").header.name();
+            if replaced != name {
+                self.disk.remove(&self.directory.join(replaced.to_string()))?;
+            }
         } else if let Some(last) = self.segments.back_mut() {
             last.end = header.first;
         }
@@ -229,6 +258,20 @@ impl LogCopy {
         while let Some(file) = self.unsynced.last() {
             file.sync()?;
             self.unsynced.pop();
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable, and removes what an append that has failed may have left behind the last group. Nothing more is to be
+    /// appended: another log continues there.
+    pub fn end(&mut self) -> Result<()> {
+        self.sync()?;
+        for segment in &self.segments {
+            let length = DATA_START + self.point.lsn.0.saturating_sub(segment.header.first.0);
+            if segment.file.len()? > length {
+                segment.file.set_len(length)?;
+                segment.file.sync()?;
+            }
         }
         Ok(())
     }

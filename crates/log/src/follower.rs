@@ -42,8 +42,12 @@ pub enum Waited {
 }
 
 impl Follower {
-    /// From a point on, where the log ends at `end` now. Error: 55000 if the point is not of its history.
+    /// From a point on, where the log ends at `end` now. Errors: 57P03 if the log does not reach that point yet; 55000 if the point is
+    /// not of its history.
     pub(crate) fn new(shared: Arc<Shared>, pin: Pin, from: LogPoint, end: LogPoint) -> Result<Follower> {
+        if from.lsn > end.lsn {
+            return Err(behind(from.lsn, end.lsn));
+        }
         let window = Window::new(VecDeque::new(), from.lsn);
         let mut follower = Follower { shared, pin, window, point: from };
         let is_known = if from.lsn < end.lsn {
@@ -160,7 +164,7 @@ impl Follower {
         let segments = &mut self.window.segments;
         // The last segment of a log that is received may have ended early since: another epoch has begun. What was read of it was
         // durable before that.
-        if self.shared.is_received
+        if self.shared.was_received
             && let Some(last) = segments.back_mut()
         {
             match self.shared.written.end_of(&last.header) {
@@ -195,6 +199,15 @@ impl Follower {
     fn damaged(&self) -> Error {
         self.window.damaged(self.point.lsn, "There is no whole group where one has been written.")
     }
+}
+
+#[cold]
+fn behind(lsn: Lsn, end: Lsn) -> Error {
+    Error::new(
+        SqlState::CANNOT_CONNECT_NOW,
+        format!("the log does not reach position {} yet, and ends at {}", lsn.0, end.0),
+    )
+    .with_detail("Whether it will have the same history there is unknown.")
 }
 
 #[cold]

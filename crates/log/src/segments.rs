@@ -384,6 +384,27 @@ impl Segments {
         }
     }
 
+    /// Begins a new epoch at `at`, where receiving has ended: from now on segments are prepared here. Those that have begun behind that
+    /// place have nothing in them.
+    pub fn begin_to_write(&mut self, at: Lsn) {
+        assert!(self.is_received, "it was received");
+        let mut empty = Vec::new();
+        let last = {
+            let mut used = self.written.used.lock();
+            let last = used.iter().map(|used| used.header.epoch).fold(self.epoch, Epoch::max);
+            empty.extend(std::iter::from_fn(|| used.pop_back_if(|used| used.header.first > at)));
+            used.back_mut().into_iter().for_each(|last| last.end = at);
+            last
+        };
+        for empty in empty {
+            // What cannot be removed now does not count, and is removed when the log is next opened.
+            let _ = self.disk.remove(&self.directory.join(empty.header.name().to_string()));
+        }
+        (self.epoch, self.begin, self.is_received) = (Epoch(last.0 + 1), at, false);
+        self.begun = now();
+        self.written.has_begun.store(false, Ordering::Release);
+    }
+
     /// The segments that are being written or were.
     pub fn written(&self) -> &Arc<Written> {
         &self.written

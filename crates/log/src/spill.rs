@@ -46,7 +46,7 @@ pub struct Spills {
     directory: PathBuf,
     database: DatabaseId,
     /// The epoch of new files.
-    epoch: Epoch,
+    epoch: AtomicU64,
     /// The log's segments, the first of which begins the epoch.
     segments: Arc<Mutex<Segments>>,
     written: Arc<Written>,
@@ -113,7 +113,7 @@ impl Spills {
             disk,
             directory: directory.to_owned(),
             database,
-            epoch,
+            epoch: AtomicU64::new(epoch.0),
             segments,
             // No file has this epoch yet.
             next: AtomicU64::new(0),
@@ -127,6 +127,16 @@ impl Spills {
     pub(crate) fn begin_epoch(&self) -> Result<()> {
         // The segments are locked as long as one is being prepared.
         if self.written.has_begun() { Ok(()) } else { self.segments.lock().begin_epoch() }
+    }
+
+    /// Begins an epoch of which no file exists: a log that was received is written from now on.
+    pub(crate) fn begin_to_write(&self, epoch: Epoch) {
+        self.epoch.store(epoch.0, Ordering::Release);
+    }
+
+    /// The epoch of new files.
+    fn epoch(&self) -> Epoch {
+        Epoch(self.epoch.load(Ordering::Acquire))
     }
 
     /// A reader of the files.
@@ -182,7 +192,7 @@ impl Spills {
 
     /// The path of a file of the present epoch.
     fn path(&self, number: u64) -> PathBuf {
-        path(&self.directory, number, self.epoch)
+        path(&self.directory, number, self.epoch())
     }
 }
 
@@ -202,7 +212,7 @@ impl Spill {
             bytes: 0,
             kept: false,
         };
-        spill.end = spill.write(&header(number, spills.epoch, spills.database))?;
+        spill.end = spill.write(&header(number, spills.epoch(), spills.database))?;
         Ok(spill)
     }
 
@@ -267,7 +277,7 @@ impl Spill {
     /// An entry of the log that ends at `needed_to` names the file.
     pub fn keep(mut self, needed_to: Lsn) {
         self.kept = true;
-        let (number, epoch) = (self.number, self.spills.epoch);
+        let (number, epoch) = (self.number, self.spills.epoch());
         self.spills.keep(Kept { number, epoch, needed_to, bytes: self.bytes });
     }
 }

@@ -26,7 +26,9 @@
 //! counted together, and the leader finds the segments that it needs.
 //!
 //! The log of a replica is *received*: groups and headers of segments of another log are stored as they are ([`Log::receive`]). Then
-//! nothing is appended here; the leader syncs what has been stored.
+//! nothing is appended here; the leader syncs what has been stored. When the replica becomes a primary, an epoch of its own begins
+//! where receiving has ended ([`Log::begin_to_write`]). A primary that becomes a replica appends nothing any more
+//! ([`Log::refuse_appends`]).
 //!
 //! After a failed write or sync it is unknown what is on disk, and another sync may report a success
 //! that never happened. So the log fails permanently: every commit that was not durable by then gets the
@@ -109,7 +111,8 @@ pub struct Log {
 
 pub(crate) struct Shared {
     options: LogOptions,
-    epoch: Epoch,
+    /// The epoch of what is written.
+    epoch: AtomicU64,
     queue: ShortMutex<Queue>,
     /// Committers wait here for space in the queue.
     space: Condvar,
@@ -129,8 +132,8 @@ pub(crate) struct Shared {
     writer: Mutex<Writer>,
     /// The leader locks it only when it needs another segment.
     segments: Arc<Mutex<Segments>>,
-    /// Whether it stores the groups of another log.
-    pub is_received: bool,
+    /// Whether it was opened to store the groups of another log.
+    pub was_received: bool,
     pub written: Arc<Written>,
     pub spills: Arc<Spills>,
     pins: Arc<Pins>,
@@ -173,6 +176,8 @@ struct Queue {
     flusher_sleeps: bool,
     /// Whether the flusher has already been woken because the queue is long.
     flusher_woken: bool,
+    /// Why nothing is appended any more.
+    refusal: Option<Error>,
 }
 
 impl Queue {
@@ -338,12 +343,13 @@ impl Log {
             allocated,
             flusher_sleeps: false,
             flusher_woken: false,
+            refusal: None,
         };
         queue.reset(begin);
         queue.lead_with(epoch);
         let shared = Arc::new(Shared {
             options,
-            epoch,
+            epoch: AtomicU64::new(epoch.0),
             queue: ShortMutex::new(queue),
             space: Condvar::new(),
             durable: AtomicU64::new(begin.0),
@@ -366,7 +372,7 @@ impl Log {
             }),
             written,
             segments,
-            is_received,
+            was_received: is_received,
             spills,
             pins: Arc::default(),
             removed: Mutex::new(Removed { superfluous: retained, gone: retained }),
@@ -392,7 +398,7 @@ impl Log {
     /// Called inside the commit critical section, so that log order is commit order. Waits only if
     /// the disk lags far behind.
     ///
-    /// Error: the cause of the log's failure; then nothing has changed.
+    /// Errors: the cause of the log's failure; why appends are [refused](Log::refuse_appends). Then nothing has changed.
     pub fn append(&self, commit_time: Time, records: &[u8]) -> Result<Option<Lsn>> {
         let shared = &*self.shared;
         let mut queue = shared.queue.lock();
@@ -402,6 +408,9 @@ impl Log {
         if shared.has_failed() {
             drop(queue);
             return Err(shared.failure());
+        }
+        if let Some(refusal) = &queue.refusal {
+            return Err(refusal.clone());
         }
         let length = ENTRY_HEADER_LEN + records.len();
         if queue.end_with(length) > queue.allocated {
@@ -432,7 +441,6 @@ impl Log {
     /// Error: 53100 if the disk is full, which harms nothing; the cause of the log's failure.
     #[cold]
     pub fn make_room(&self, length: usize) -> Result<()> {
-        assert!(!self.shared.is_received, "nothing is appended to a log that is received");
         self.check()?;
         let shared = &*self.shared;
         let allocated = {
@@ -480,9 +488,52 @@ impl Log {
         Ok(point)
     }
 
-    /// The place up to which groups have been received.
-    pub fn received(&self) -> LogPoint {
-        self.shared.writer.lock().copy.as_ref().expect("the log is received").point()
+    /// The place up to which groups have been received; `None` if it is written here.
+    pub fn received(&self) -> Option<LogPoint> {
+        self.shared.writer.lock().copy.as_ref().map(LogCopy::point)
+    }
+
+    /// Ends receiving. What has been received is on disk then, and nothing else is behind it. Until
+    /// [`Log::begin_to_write`], more may be received nevertheless.
+    ///
+    /// Errors: 58030; the cause of the log's failure.
+    pub fn end_receiving(&self) -> Result<LogPoint> {
+        self.wait_durable(self.appended_lsn())?;
+        let mut writer = self.shared.writer.lock();
+        let copy = writer.copy.as_mut().expect("the log is received");
+        copy.end()?;
+        Ok(copy.point())
+    }
+
+    /// Begins an epoch of its own where receiving has [ended](Log::end_receiving). From now on the log is appended to, and nothing is
+    /// received.
+    pub fn begin_to_write(&self) {
+        let shared = &*self.shared;
+        let mut writer = shared.writer.lock();
+        let copy = writer.copy.take().expect("the log is received");
+        let (point, mut segments) = (copy.point(), shared.segments.lock());
+        assert!(point.lsn == shared.durable(), "receiving has ended");
+        segments.begin_to_write(point.lsn);
+        let epoch = segments.epoch();
+        shared.epoch.store(epoch.0, Ordering::Release);
+        shared.spills.begin_to_write(epoch);
+        (writer.last, writer.segment) = (point, None);
+        let mut queue = shared.queue.lock();
+        assert!(queue.entries == 0, "nothing has been appended");
+        queue.bytes.clear();
+        queue.reset(point.lsn);
+        queue.lead_with(epoch);
+        queue.allocated = segments.allocated();
+        drop((queue, segments, writer));
+        shared.preparer.send(|request| request.wanted = true);
+    }
+
+    /// Lets every append fail from now on, with this error. What has been appended before is written; so after a flush nothing follows
+    /// any more.
+    pub fn refuse_appends(&self, refusal: Error) {
+        let mut queue = self.shared.queue.lock();
+        queue.refusal = Some(refusal);
+        self.shared.space.notify_all();
     }
 
     /// Keeps a spill file that a group names which has been received.
@@ -545,7 +596,8 @@ impl Log {
 
     /// The epoch of what is written.
     pub fn epoch(&self) -> Epoch {
-        self.shared.epoch
+        // Acquire: pairs with the store after which files of the epoch may be written.
+        Epoch(self.shared.epoch.load(Ordering::Acquire))
     }
 
     /// Makes sure that the epoch has begun on disk, before a file of it is written beside the log. 53100 if the disk is full.
@@ -577,6 +629,17 @@ impl Log {
             .ok_or_else(|| window.damaged(lsn, "There is no group where one has been written."))?;
         let Seal { previous, epoch, wall_time, .. } = header.seal;
         Ok(LogPoint { lsn, checksum: previous, epoch, wall_time })
+    }
+
+    /// Whether a point is of this log's history, and durable.
+    ///
+    /// Errors: 58P01 if that is unknown, since the log there has been removed; those of the disk.
+    pub fn has(&self, point: LogPoint) -> Result<bool> {
+        match self.follow("a comparison", point) {
+            Ok(_) => Ok(true),
+            Err(error) if is_elsewhere(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether a [`LogCopy`](crate::LogCopy) can begin at a position: there is a segment of the present version.
@@ -653,7 +716,7 @@ impl Log {
 
     /// A reader of what is written from a point on, which it pins.
     ///
-    /// Errors: those of [`Log::pin`]; 55000 if the point is none of this log's history, or not durable yet.
+    /// Errors: those of [`Log::pin`]; 55000 if the point is none of this log's history; 57P03 if it is behind what is durable.
     pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
         let pin = self.pin(holder, from.lsn, Vec::new())?;
         // The leader holds this lock from taking the queue until its group is on disk.
@@ -1003,6 +1066,11 @@ impl Shared {
             self.note_space(&mut segments);
         }
     }
+}
+
+/// Whether following a log has failed because a point is not of its history.
+fn is_elsewhere(error: &Error) -> bool {
+    [SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, SqlState::CANNOT_CONNECT_NOW].contains(&error.state())
 }
 
 /// Held while leading. Dropped only if the leader panics, so that no thread waits forever.

@@ -14,6 +14,7 @@ use std::path::Path;
 pub(crate) struct Server {
     pub database: DatabaseId,
     pub cluster: ClusterId,
+    pub is_primary: bool,
     /// The version of its program.
     pub program: String,
 }
@@ -28,8 +29,8 @@ impl Server {
         let mut message = Vec::new();
         receive(channel, &mut message)?;
         match Reply::decode(&message)? {
-            Reply::Identity { database, cluster, program, .. } => {
-                Ok(Server { database, cluster, program: program.to_owned() })
+            Reply::Identity { database, cluster, is_primary, program, .. } => {
+                Ok(Server { database, cluster, is_primary, program: program.to_owned() })
             }
             _ => Err(out_of_turn()),
         }

@@ -1,21 +1,22 @@
 //! A running replica: one thread receives the log of the server that it follows, and connects again when the connection is lost;
-//! another one replays it.
+//! another one replays it. It may become a primary meanwhile ([`crate::promotion`]): then both end.
 //!
 //! A replica that cannot follow any more copies the database anew beside the old one, which is served meanwhile, and then asks its owner
-//! to open the directory again ([`crate::join`]).
+//! to open the directory again ([`crate::join`]). If the server has another history, the owner is asked at once: the log of the
+//! replica is to be cut ([`crate::rejoin`]).
 
 use crate::channel::{Channel, Received, Stoppable};
 use crate::join;
 use crate::message::FollowerStatus;
+use crate::promotion::{Promoting, Promotion, Wish};
 use crate::receiver::{Receiver, Taken};
-use crate::source::is_out_of_reach;
 use firn_base::clock::Instant;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
-use firn_log::Waited;
-use firn_txn::{Engine, Replayer};
+use firn_log::{LogPoint, Waited};
+use firn_txn::{ClusterId, Engine, Replayer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,6 +28,8 @@ const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(5);
 const BATCH_BYTES: usize = 4 << 20;
 /// A server that has been silent for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
+/// How long to wait for a message before looking for something else to do.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// An answer follows so soon when replay has advanced, …
 const ANSWER_AFTER: Duration = Duration::from_millis(1);
 /// … and this often in any case.
@@ -49,6 +52,10 @@ pub enum FollowingState {
     CopyingAnew,
     /// A new copy is complete: the directory is to be opened again.
     Superseded,
+    /// The server has another history: the directory is to be closed, its log cut, and opened again.
+    Diverged,
+    /// It has become a primary.
+    Promoted,
 }
 
 /// How far a replica has come. Times are in microseconds since 1970 UTC.
@@ -87,8 +94,10 @@ pub struct Options {
     pub connect: Box<Connect>,
     /// Gets lines for the person who runs the server: a failure, unless it is that of before, and what becomes of it.
     pub report: Box<dyn Fn(&str) + Send + Sync>,
-    /// Called once when a new copy is complete: the database is to be closed and opened again.
-    pub superseded: Box<dyn Fn() + Send + Sync>,
+    /// Called once when it follows no more. The database is a primary now ([`FollowingState::Promoted`]), or it is to be closed and
+    /// opened again: because a new copy is complete ([`FollowingState::Superseded`]), or because the server has another history
+    /// ([`FollowingState::Diverged`]). Then [`rejoin`](crate::rejoin::rejoin) is to be called in between.
+    pub ended: Box<dyn Fn(FollowingState) + Send + Sync>,
 }
 
 impl std::fmt::Debug for Options {
@@ -112,6 +121,7 @@ struct Shared {
     /// Groups are replayed so many microseconds after they were sealed, by the clock of this machine.
     delay: AtomicU64,
     status: Mutex<FollowingStatus>,
+    promoting: Promoting,
     /// What waits for the end, or for the end of a pause, sleeps here.
     changed: Condvar,
 }
@@ -145,6 +155,7 @@ impl Following {
             is_paused: AtomicBool::new(false),
             delay: AtomicU64::new(0),
             status: Mutex::new(status),
+            promoting: Promoting::default(),
             changed: Condvar::new(),
         });
         let (receiving, replaying) = (shared.clone(), shared.clone());
@@ -194,9 +205,19 @@ impl Drop for Following {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Greeting,
-    /// The log has been asked for.
-    Asked,
+    /// The log has been asked for, of a primary or of another replica.
+    Asked {
+        is_of_primary: bool,
+    },
     Streaming,
+}
+
+/// Why receiving has ended.
+enum Ended {
+    /// It was to end.
+    Asked,
+    /// The server has handed over.
+    HandedOver,
 }
 
 /// Shows and controls a replica that follows.
@@ -208,7 +229,24 @@ impl FollowingWatch {
     pub fn status(&self) -> FollowingStatus {
         let mut status = self.0.status.lock().clone();
         status.reached.replayed = self.0.engine.visible_lsn();
+        if self.0.promoting.is_done() {
+            status.state = FollowingState::Promoted;
+        }
         status
+    }
+
+    /// Makes the replica a primary, and waits for that, for so long at most, if it waits at all. Returns where the log of the former primary ends; `None` if
+    /// the time has passed. Then it is given up, unless the primary has been asked and may still answer.
+    ///
+    /// Errors: those of `check`, which is called again and again; 55000 if it is no replica any more, or the primary refuses to hand over;
+    /// 55006 if another one waits for the same; those of replay and of the disk.
+    pub fn promote(
+        &self,
+        promotion: Promotion,
+        longest: Option<Duration>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<Option<LogPoint>> {
+        self.0.promoting.run(promotion, longest, check)
     }
 
     /// Stops or continues replay; the log is received nevertheless.
@@ -249,11 +287,25 @@ impl Shared {
     /// Receives until it is to stop, or a new copy is complete.
     fn run_receiver(&self) {
         let mut pause = RETRY_AFTER;
-        while !self.is_stopping() {
+        while !self.is_stopping() && !self.promoting.is_done() {
+            if self.promoting.replaying().is_some() {
+                self.sleep(RETRY_AFTER);
+                continue;
+            }
             self.set_state(FollowingState::Connecting);
             let mut phase = Phase::Greeting;
             let received = catch_unwind(AssertUnwindSafe(|| self.receive_once(&mut phase)));
-            let Err(error) = received.unwrap_or_else(|_| Err(panicked("receiving"))) else { continue };
+            let received = received.unwrap_or_else(|_| Err(panicked("receiving")));
+            let handed_over = match &received {
+                Ok(Ended::HandedOver) => Ok(()),
+                Ok(Ended::Asked) => Err(&ended()),
+                Err(error) => Err(error),
+            };
+            self.promoting.end_receiving(handed_over);
+            let Err(error) = received else {
+                self.sleep(RETRY_AFTER);
+                continue;
+            };
             if self.is_stopping() {
                 return;
             }
@@ -261,14 +313,24 @@ impl Shared {
                 pause = RETRY_AFTER;
             }
             self.note_error(&error);
-            // The server does not retain the log from there on, or has another history.
-            if phase == Phase::Asked && is_out_of_reach(&error) {
-                match self.begin_anew() {
-                    Ok(()) => return,
-                    Err(error) => {
-                        self.note_error(&error);
-                        pause = RETRY_COPY_AFTER;
+            if let Phase::Asked { is_of_primary } = phase {
+                match error.state() {
+                    // The primary has another history. A replica that has one will follow the primary, too, or be given up.
+                    SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+                        if is_of_primary && self.promoting.begin_receiving() =>
+                    {
+                        return self.ask_to_reopen(FollowingState::Diverged);
                     }
+                    // The server does not retain the log from there on.
+                    SqlState::UNDEFINED_FILE if self.promoting.begin_receiving() => match self.begin_anew() {
+                        Ok(()) => return self.ask_to_reopen(FollowingState::Superseded),
+                        Err(error) => {
+                            self.promoting.end_receiving(Err(&error));
+                            self.note_error(&error);
+                            pause = RETRY_COPY_AFTER;
+                        }
+                    },
+                    _ => {}
                 }
             }
             self.sleep(pause);
@@ -285,20 +347,37 @@ impl Shared {
         }
     }
 
+    /// The replica receives as long as nothing has been opened, so it does not become a primary.
+    fn ask_to_reopen(&self, state: FollowingState) {
+        self.set_state(state);
+        (self.options.ended)(state);
+    }
+
     /// Receives over one connection until it ends.
-    fn receive_once(&self, phase: &mut Phase) -> Result<()> {
+    fn receive_once(&self, phase: &mut Phase) -> Result<Ended> {
         let mut channel = (self.options.connect)()?;
         let channel = &mut *channel;
+        if !self.promoting.begin_receiving() {
+            return Ok(Ended::Asked);
+        }
         let mut receiver = Receiver::begin(self.engine.clone(), channel, &self.options.name)?;
         let mut message = Vec::new();
         let (mut unflushed, mut answered, mut heard) = (0, None, clock::now());
         let mut reported = Lsn(0);
         while !self.is_stopping() {
             let is_streaming = *phase == Phase::Streaming;
+            match self.promoting.wish() {
+                Wish::Ask(server) if is_streaming && receiver.is_close()? => {
+                    receiver.ask_for_handover(&server, channel)?;
+                    self.promoting.note_asked();
+                }
+                Wish::End => return Ok(Ended::Asked),
+                Wish::Ask(_) | Wish::Nothing => {}
+            }
             let longest = match is_streaming && self.engine.visible_lsn() > reported {
                 _ if unflushed > 0 => Duration::ZERO,
                 true => ANSWER_AFTER,
-                false => ANSWER_EVERY,
+                false => LONGEST_WAIT,
             };
             match channel.receive_within(&mut message, longest)? {
                 Received::End => return Err(ended()),
@@ -307,7 +386,7 @@ impl Shared {
                 Received::Message => {
                     heard = clock::now();
                     match receiver.take(&message, channel)? {
-                        Taken::Identity => *phase = Phase::Asked,
+                        Taken::Identity => *phase = Phase::Asked { is_of_primary: receiver.is_of_primary() },
                         Taken::Beginning => {
                             *phase = Phase::Streaming;
                             self.set_state(FollowingState::Receiving);
@@ -320,6 +399,11 @@ impl Shared {
                             let mut status = self.status.lock();
                             status.last_message = Some((clock::wall_clock_micros(), sent_at));
                             status.available = receiver.available();
+                        }
+                        Taken::HandedOver => {
+                            // The former primary waits for that. If it does not come there, it has given up nevertheless.
+                            let _ = receiver.answer(channel);
+                            return Ok(Ended::HandedOver);
                         }
                     }
                     if unflushed < BATCH_BYTES && (unflushed > 0 || *phase != Phase::Streaming) {
@@ -338,7 +422,7 @@ impl Shared {
                 (status.reached, status.available) = (reached, receiver.available());
             }
         }
-        Ok(())
+        Ok(Ended::Asked)
     }
 
     /// Copies the database anew, and asks for the directory to be opened again.
@@ -347,12 +431,14 @@ impl Shared {
         (self.options.report)("the server does not have the log from there on: the database is copied anew");
         let Options { disk, directory, connect, name, .. } = &self.options;
         let upstream = self.engine.upstream().expect("it is a replica").to_owned();
-        let stopped = || self.is_stopping();
+        let stopped = || self.is_stopping() || self.promoting.wish() == Wish::End;
         let mut channel = Stoppable { channel: &mut *connect()?, is_stopped: &stopped };
         let identity = self.engine.identity().expect("a replica has a directory");
         join::copy_anew(disk, directory, &mut channel, &upstream, name, identity)?;
-        self.set_state(FollowingState::Superseded);
-        (self.options.superseded)();
+        if stopped() {
+            join::discard(&**disk, directory)?;
+            return Err(ended());
+        }
         Ok(())
     }
 
@@ -361,6 +447,9 @@ impl Shared {
         while !self.is_stopping() {
             let replayed = catch_unwind(AssertUnwindSafe(|| self.replay_some(&mut replayer)));
             let has_panicked = replayed.is_err();
+            if self.promoting.is_done() {
+                return;
+            }
             match replayed.unwrap_or_else(|_| Err(panicked("replay"))) {
                 Ok(true) => {}
                 Ok(false) => self.sleep(REPLAY_WAIT),
@@ -375,6 +464,9 @@ impl Shared {
                     if is_new {
                         (self.options.report)(&format!("the log cannot be replayed: {text}"));
                     }
+                    if self.promoting.replaying().is_some() {
+                        self.promoting.finish(Err(error));
+                    }
                     if has_panicked {
                         // A commit may have been replayed in part, which no reader sees.
                         return;
@@ -387,6 +479,9 @@ impl Shared {
 
     /// Replays what has been received, or waits for it for a while. Returns false if replay is not to go on now.
     fn replay_some(&self, replayer: &mut Replayer) -> Result<bool> {
+        if let Some(cluster) = self.promoting.replaying() {
+            return self.replay_to_the_end(replayer, cluster).map(|()| false);
+        }
         if self.is_paused.load(Ordering::SeqCst) {
             return Ok(false);
         }
@@ -406,6 +501,23 @@ impl Shared {
             None => {}
         }
         Ok(true)
+    }
+}
+
+impl Shared {
+    /// Replays all that has been received, whether it is paused or delayed or not, and makes the replica a primary.
+    fn replay_to_the_end(&self, replayer: &mut Replayer, cluster: Option<ClusterId>) -> Result<()> {
+        self.engine.flush_log()?;
+        while let Some(end) = replayer.replay_next()? {
+            self.status.lock().replayed_time = Some(end.wall_time);
+            if self.is_stopping() {
+                return Ok(());
+            }
+        }
+        let point = replayer.promote(cluster)?;
+        self.promoting.finish(Ok(point));
+        (self.options.ended)(FollowingState::Promoted);
+        Ok(())
     }
 }
 

@@ -75,6 +75,11 @@ pub fn copy_anew(
     })
 }
 
+/// Removes a copy that [`copy_anew`] has made.
+pub fn discard(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    remove(disk, &directory.join(ANEW))
+}
+
 /// Puts a complete copy in the place of the database of a directory, which is not open. No effect without one.
 pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
     let anew = directory.join(ANEW);
@@ -120,7 +125,7 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
 
 /// Locks a directory. The last handle of a database that was just closed may be one of its own threads, such as that of a checkpoint,
 /// so a held lock is retried for long.
-fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
+pub(crate) fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
     let begun = clock::now();
     loop {
         match disk.lock(&directory.join(LOCK)) {

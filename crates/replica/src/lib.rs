@@ -10,6 +10,8 @@ pub mod backup;
 pub mod following;
 pub mod join;
 pub mod message;
+pub mod promotion;
+pub mod rejoin;
 
 mod channel;
 mod copying;

@@ -1,4 +1,4 @@
-//! The messages between a server and one that copies its database: their bytes.
+//! The messages between a server and one that copies its database or follows its log: their bytes.
 //!
 //! ```text
 //! message   kind:u8  fields            numbers are little-endian; a string is its length:u32 and its bytes
@@ -8,8 +8,10 @@
 //!   C Copy       has point:u8 [point]  count:u32 { file }
 //!   F Follow     point
 //!   S Status     received:u64  flushed:u64  replayed:u64
+//!   X Handover   server:string
+//!   ? Has        point
 //! from the server
-//!   I Identity   protocol:u32  directory version:u32  database:16  cluster:16  program:string
+//!   I Identity   protocol:u32  directory version:u32  database:16  cluster:16  is primary:u8  program:string
 //!   M Manifest   bytes
 //!   L Log        point
 //!   F File       file: its content follows
@@ -18,6 +20,8 @@
 //!   G Groups     whole groups of the log
 //!   E End        point  complete until:i64
 //!   P Position   durable:u64  sent at:i64
+//!   X HandedOver point
+//!   ? Has        answer:u8
 //!
 //! point     lsn:u64  checksum:u32  epoch:u64  wall time:i64
 //! file      folder:u8  name:string  has content:u8 [length:u64  crc:u32]
@@ -32,12 +36,12 @@ use firn_log::{DatabaseId, LogPoint};
 use firn_txn::{ClusterId, DatabaseFile, Folder};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// The most files that a message may list: more than a database has.
 const MOST_FILES: u32 = 1 << 22;
 
-/// What one that copies asks for.
+/// What one that copies or follows asks for.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
     /// The first message.
@@ -63,6 +67,24 @@ pub enum Request {
     },
     /// How far it has come with the log that it follows.
     Status(FollowerStatus),
+    /// Asks the server to hand over the database to the one that follows its log, and to follow that one.
+    Handover {
+        /// Where the server reaches it: `HOST:PORT`, or a URL.
+        server: String,
+    },
+    /// Asks whether a point is of the history of the server's log.
+    Has(LogPoint),
+}
+
+/// Whether a point is of the history of a log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Presence {
+    /// It is, and is on disk.
+    There,
+    /// It is not.
+    Nowhere,
+    /// The log there is not retained any more.
+    Unknown,
 }
 
 /// How far one that follows a log has come. Each position is at most the one before.
@@ -89,6 +111,8 @@ pub enum Reply<'a> {
         database: DatabaseId,
         /// Its cluster.
         cluster: ClusterId,
+        /// Whether it is a primary.
+        is_primary: bool,
         /// The version of the program.
         program: &'a str,
     },
@@ -118,6 +142,10 @@ pub enum Reply<'a> {
         /// The time of the server. In microseconds since 1970 UTC.
         sent_at: i64,
     },
+    /// The log ends here, and the server follows the one that has asked for that. All of the log has been sent.
+    HandedOver(LogPoint),
+    /// The answer to `Has`.
+    Has(Presence),
 }
 
 impl Request {
@@ -146,6 +174,14 @@ impl Request {
                 out.push(b'S');
                 [received, flushed, replayed].iter().for_each(|lsn| out.extend(lsn.0.to_le_bytes()));
             }
+            Request::Handover { server } => {
+                out.push(b'X');
+                put_bytes(&mut out, server.as_bytes());
+            }
+            Request::Has(point) => {
+                out.push(b'?');
+                put_point(&mut out, point);
+            }
         }
         out
     }
@@ -169,6 +205,8 @@ impl Request {
                 Request::Copy { from, held }
             }
             b'F' => Request::Follow { from: input.point()? },
+            b'X' => Request::Handover { server: input.string()?.to_owned() },
+            b'?' => Request::Has(input.point()?),
             b'S' => Request::Status(FollowerStatus {
                 received: Lsn(input.u64()?),
                 flushed: Lsn(input.u64()?),
@@ -187,12 +225,13 @@ impl<'a> Reply<'a> {
         let mut out = Vec::new();
         let mut body: &[u8] = &[];
         match self {
-            Reply::Identity { protocol, directory_version, database, cluster, program } => {
+            Reply::Identity { protocol, directory_version, database, cluster, is_primary, program } => {
                 out.push(b'I');
                 out.extend(protocol.to_le_bytes());
                 out.extend(directory_version.to_le_bytes());
                 out.extend(database.0);
                 out.extend(cluster.0);
+                out.push(u8::from(*is_primary));
                 put_bytes(&mut out, program.as_bytes());
             }
             Reply::Manifest(bytes) => (out, body) = (vec![b'M'], bytes),
@@ -217,6 +256,11 @@ impl<'a> Reply<'a> {
                 out.extend(durable.0.to_le_bytes());
                 out.extend(sent_at.to_le_bytes());
             }
+            Reply::HandedOver(point) => {
+                out.push(b'X');
+                put_point(&mut out, point);
+            }
+            Reply::Has(presence) => out.extend([b'?', *presence as u8]),
         }
         (out, body)
     }
@@ -230,6 +274,7 @@ impl<'a> Reply<'a> {
                 directory_version: input.u32()?,
                 database: DatabaseId(*input.array()?),
                 cluster: ClusterId(*input.array()?),
+                is_primary: input.flag()?,
                 program: input.string()?,
             },
             b'M' => Reply::Manifest(input.rest()),
@@ -240,6 +285,12 @@ impl<'a> Reply<'a> {
             b'G' => Reply::Groups(input.rest()),
             b'E' => Reply::End { point: input.point()?, complete_until: input.i64()? },
             b'P' => Reply::Position { durable: Lsn(input.u64()?), sent_at: input.i64()? },
+            b'X' => Reply::HandedOver(input.point()?),
+            b'?' => {
+                let presences = [Presence::There, Presence::Nowhere, Presence::Unknown];
+                let byte = input.byte()?;
+                Reply::Has(*presences.get(usize::from(byte)).ok_or_else(malformed)?)
+            }
             _ => return Err(malformed()),
         };
         input.end()?;
@@ -371,6 +422,8 @@ mod tests {
             Request::Status(FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) }),
             Request::Copy { from: None, held: Vec::new() },
             Request::Copy { from: Some(POINT), held: vec![table_file(), spill] },
+            Request::Handover { server: "b.example:5432".into() },
+            Request::Has(POINT),
         ]
     }
 
@@ -381,6 +434,7 @@ mod tests {
                 directory_version: 6,
                 database: DatabaseId([1; 16]),
                 cluster: ClusterId([2; 16]),
+                is_primary: true,
                 program: "0.1.0",
             },
             Reply::Manifest(b"FIRNDB"),
@@ -391,6 +445,8 @@ mod tests {
             Reply::Segment(&[9; SEGMENT_HEADER_LEN]),
             Reply::Groups(b"groups"),
             Reply::Position { durable: Lsn(7), sent_at: -7 },
+            Reply::HandedOver(POINT),
+            Reply::Has(Presence::Unknown),
             Reply::End { point: POINT, complete_until: 12 },
         ]
     }

@@ -13,12 +13,17 @@ use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, Folder};
 
+/// What a replica may lack when it takes over: so much is sent in a moment.
+const CLOSE_BYTES: u64 = 16 << 20;
+
 /// What receives the log of a replica, over one connection.
 pub struct Receiver {
     engine: Arc<Engine>,
     state: State,
     /// The file that is arriving.
     file: Option<(DatabaseFile, FileWriter)>,
+    /// Whether the server was a primary when it was connected.
+    is_of_primary: bool,
     /// Up to where the log of the server is on disk, as far as is known.
     available: Lsn,
     /// When the server has sent its last position, by its clock. In microseconds since 1970 UTC.
@@ -48,6 +53,8 @@ pub enum Taken {
     Groups,
     /// A position.
     Position,
+    /// The server has handed over the database: its log ends where it has been received.
+    HandedOver,
 }
 
 impl Receiver {
@@ -57,7 +64,13 @@ impl Receiver {
         let hello = Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, holder };
         channel.send(&[&hello.encode()])?;
         channel.flush()?;
-        Ok(Receiver { engine, state: State::Greeting, file: None, available: Lsn(0), sent_at: None })
+        let (state, file, available, sent_at) = (State::Greeting, None, Lsn(0), None);
+        Ok(Receiver { engine, state, file, is_of_primary: false, available, sent_at })
+    }
+
+    /// Whether the server has said that it is a primary.
+    pub fn is_of_primary(&self) -> bool {
+        self.is_of_primary
     }
 
     /// Up to where the log of the server is on disk, as far as is known.
@@ -77,13 +90,13 @@ impl Receiver {
     pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<Taken> {
         let reply = Reply::decode(message)?;
         match (self.state, reply, &mut self.file) {
-            (State::Greeting, Reply::Identity { database, cluster, .. }, _) => {
+            (State::Greeting, Reply::Identity { database, cluster, is_primary, .. }, _) => {
                 if self.engine.identity() != Some((database, cluster)) {
                     return Err(another_cluster());
                 }
                 channel.send(&[&Request::Follow { from: self.engine.received()? }.encode()])?;
                 channel.flush()?;
-                self.state = State::Asked;
+                (self.state, self.is_of_primary) = (State::Asked, is_primary);
                 Ok(Taken::Identity)
             }
             (State::Asked, Reply::Log(point), _) if point.is_same_place(&self.engine.received()?) => {
@@ -117,8 +130,26 @@ impl Receiver {
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
                 Ok(Taken::Position)
             }
+            (State::Streaming, Reply::HandedOver(end), None)
+                if end.is_same_place(&self.engine.received()?) =>
+            {
+                Ok(Taken::HandedOver)
+            }
             _ => Err(out_of_turn()),
         }
+    }
+
+    /// Whether it is known to lack little of what the server has.
+    pub fn is_close(&self) -> Result<bool> {
+        let lacks = self.available.0.saturating_sub(self.engine.received()?.lsn.0);
+        Ok(self.sent_at.is_some() && lacks <= CLOSE_BYTES)
+    }
+
+    /// Asks the server to hand over the database, and to follow `server` from then on: `HOST:PORT`, or a URL. The log must have begun to
+    /// arrive.
+    pub fn ask_for_handover(&self, server: &str, channel: &mut dyn Channel) -> Result<()> {
+        channel.send(&[&Request::Handover { server: server.to_owned() }.encode()])?;
+        channel.flush()
     }
 
     fn end_file(&self, file: &DatabaseFile, writer: FileWriter) -> Result<()> {
@@ -161,5 +192,8 @@ fn is_beside_the_log(file: &DatabaseFile) -> bool {
 pub(crate) fn another_cluster() -> Error {
     let message = "the server has another database, or belongs to another cluster";
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-        .with_hint("A replica follows the server of which it was made. Make a new one in an empty directory.")
+        .with_hint(
+            "A replica follows the server of which it was made. After --force has made another cluster, start it with --rejoin, \
+             or make a new one in an empty directory.",
+        )
 }

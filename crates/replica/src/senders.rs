@@ -121,6 +121,11 @@ impl Sending {
         Ok(Sending { engine, log, listed, sent: VecDeque::new(), positioned_at: now, answered_at: now })
     }
 
+    /// Up to where the log has been sent.
+    pub fn sent(&self) -> Lsn {
+        self.log.sent()
+    }
+
     /// Notes how far the other side has come.
     pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
         self.answered_at = clock::now();

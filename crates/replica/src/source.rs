@@ -13,11 +13,12 @@
 
 use crate::channel::{Channel, Received};
 use crate::files;
-use crate::message::{PROTOCOL, Reply, Request};
+use crate::message::{PROTOCOL, Presence, Reply, Request};
 use crate::senders::{Peer, Senders, Sending};
+use firn_base::clock::Instant;
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{Follower, Group, LogPoint, Pin, SegmentHeader};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
@@ -32,12 +33,29 @@ const LONGEST_WAIT: Duration = Duration::from_millis(100);
 /// The name of the restore point that begins the log of a database without any commit.
 const FIRST_RESTORE_POINT: &str = "first copy";
 
+/// How long to wait until one that takes over confirms that it has the whole log.
+const LONGEST_CONFIRMATION: Duration = Duration::from_secs(10);
+
 /// Serves one connection, of this peer, until the other side ends it. While it copies, the calling thread leaves contended cores to
-/// others.
-pub fn serve(engine: &Arc<Engine>, channel: &mut dyn Channel, senders: &Senders, peer: Peer) -> Result<()> {
+/// others. Calls `handed_over` if the database is to be closed and opened again, because another server has taken over.
+pub fn serve(
+    engine: &Arc<Engine>,
+    channel: &mut dyn Channel,
+    senders: &Senders,
+    peer: Peer,
+    handed_over: &dyn Fn(),
+) -> Result<()> {
     let mut serving = Serving::new(engine.clone(), senders.clone(), peer);
+    let served = serve_until_end(&mut serving, channel);
+    if serving.has_given_up() {
+        handed_over();
+    }
+    served
+}
+
+fn serve_until_end(serving: &mut Serving, channel: &mut dyn Channel) -> Result<()> {
     let mut message = Vec::new();
-    loop {
+    while !serving.is_handed_over() {
         let longest = if serving.is_sending() { Duration::ZERO } else { LONGEST_WAIT };
         match channel.receive_within(&mut message, longest)? {
             Received::Message => {
@@ -51,6 +69,7 @@ pub fn serve(engine: &Arc<Engine>, channel: &mut dyn Channel, senders: &Senders,
             serving.wait_for_log(LONGEST_WAIT)?;
         }
     }
+    Ok(())
 }
 
 /// The state of a connection to one that copies the database or follows its log. Each of its steps ends by itself.
@@ -60,12 +79,34 @@ pub struct Serving {
     peer: Peer,
     is_greeted: bool,
     sending: Option<Sending>,
+    handover: Option<Handover>,
+    /// Whether the database was a primary, and has been handed over, or may have been.
+    has_given_up: bool,
+}
+
+/// A server that hands over the database to the one that follows its log.
+struct Handover {
+    /// Where the log ends.
+    end: LogPoint,
+    begun: Instant,
+    /// Whether the other side has been told, after all of the log.
+    is_told: bool,
+    /// Whether the other side has all of the log on disk.
+    is_confirmed: bool,
 }
 
 impl Serving {
     /// A connection that begins.
     pub fn new(engine: Arc<Engine>, senders: Senders, peer: Peer) -> Serving {
-        Serving { engine, senders, peer, is_greeted: false, sending: None }
+        Serving {
+            engine,
+            senders,
+            peer,
+            is_greeted: false,
+            sending: None,
+            handover: None,
+            has_given_up: false,
+        }
     }
 
     /// Whether the other side follows the log.
@@ -73,20 +114,39 @@ impl Serving {
         self.sending.is_some()
     }
 
+    /// Whether the database was a primary, and is to be closed and opened again, because the other side takes over.
+    pub fn has_given_up(&self) -> bool {
+        self.has_given_up
+    }
+
+    /// Whether the other side has everything that it needs to take over, or does not confirm it for long: the connection is to end.
+    pub fn is_handed_over(&self) -> bool {
+        let is_over = |handover: &Handover| {
+            handover.is_confirmed || handover.is_told && handover.begun.elapsed() > LONGEST_CONFIRMATION
+        };
+        self.has_given_up && self.handover.as_ref().is_some_and(is_over)
+    }
+
     /// Takes a message of the other side. A copy is sent before this returns.
     ///
     /// Errors, after which the connection ends: 08P01 if it is out of turn; 55000 if the other side has another version, or the log has
-    /// another history; 58P01 if the log is not retained from where it is asked for.
+    /// another history; 57P03 if it does not reach the place where it is asked for; 58P01 if it is not retained from there.
     pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<()> {
         match (Request::decode(message)?, self.is_greeted, &mut self.sending) {
             (Request::Hello { protocol, directory_version, holder }, false, _) => {
                 check_versions(protocol, directory_version)?;
                 let (database, cluster) = self.engine.identity().ok_or_else(in_memory)?;
                 let program = env!("CARGO_PKG_VERSION");
-                let directory_version = DIRECTORY_VERSION;
                 send(
                     channel,
-                    &Reply::Identity { protocol: PROTOCOL, directory_version, database, cluster, program },
+                    &Reply::Identity {
+                        protocol: PROTOCOL,
+                        directory_version: DIRECTORY_VERSION,
+                        database,
+                        cluster,
+                        is_primary: !self.engine.is_replica(),
+                        program,
+                    },
                 )?;
                 (self.is_greeted, self.peer.name) = (true, holder);
                 channel.flush()
@@ -97,7 +157,31 @@ impl Serving {
                 self.sending = Some(sending);
                 Ok(())
             }
-            (Request::Status(status), _, Some(sending)) => sending.note(status),
+            (Request::Status(status), _, Some(sending)) => {
+                for handover in self.handover.iter_mut().filter(|handover| handover.is_told) {
+                    handover.is_confirmed |= status.flushed >= handover.end.lsn;
+                }
+                sending.note(status)
+            }
+            (Request::Handover { server }, _, Some(_)) => {
+                self.has_given_up = !self.engine.is_replica();
+                let handed_over = self.engine.hand_over(&server);
+                let is_refused = |error: &Error| error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
+                self.has_given_up &= !handed_over.as_ref().is_err_and(is_refused);
+                let (end, begun) = (handed_over?, clock::now());
+                self.handover = Some(Handover { end, begun, is_told: false, is_confirmed: false });
+                Ok(())
+            }
+            (Request::Has(point), true, None) => {
+                let presence = match self.engine.has_point(point) {
+                    Ok(true) => Presence::There,
+                    Ok(false) => Presence::Nowhere,
+                    Err(error) if error.state() == SqlState::UNDEFINED_FILE => Presence::Unknown,
+                    Err(error) => return Err(error),
+                };
+                send(channel, &Reply::Has(presence))?;
+                channel.flush()
+            }
             (Request::Copy { from, held }, true, None) => {
                 thread::stand_back(Behind::Queries);
                 Copying::begin(&self.engine, channel, &self.peer.name, from)?.send(&held)
@@ -114,7 +198,16 @@ impl Serving {
     ///
     /// Error: 55000 if the log is not retained any more that has not been sent; 08006 if the other side does not answer.
     pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
-        self.sending.as_mut().map_or(Ok(false), |sending| sending.send_some(channel))
+        let Some(sending) = &mut self.sending else { return Ok(false) };
+        let has_sent = sending.send_some(channel)?;
+        for handover in self.handover.iter_mut().filter(|handover| !handover.is_told) {
+            if sending.sent() >= handover.end.lsn {
+                send(channel, &Reply::HandedOver(handover.end))?;
+                channel.flush()?;
+                handover.is_told = true;
+            }
+        }
+        Ok(has_sent)
     }
 
     /// Waits until more of the log is on disk, if the other side follows it, for so long at most.
@@ -321,5 +414,7 @@ impl<'c> Copying<'c> {
 
 /// Whether the log cannot be followed from a point on.
 pub(crate) fn is_out_of_reach(error: &Error) -> bool {
-    [SqlState::UNDEFINED_FILE, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE].contains(&error.state())
+    let states =
+        [SqlState::UNDEFINED_FILE, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, SqlState::CANNOT_CONNECT_NOW];
+    states.contains(&error.state())
 }

@@ -26,7 +26,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::Failure;
 use crate::cooling::Cooling;
 use crate::output::say;
-use crate::replication::{Service, show};
+use crate::replication::{Facts, Service};
 use crate::validation::Validation;
 use firn_replica::Senders;
 
@@ -743,10 +743,10 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
 /// Serves a database at an address of this machine.
 pub(crate) fn serve(database: &Database, address: &str) -> Result<Server, Failure> {
     let senders = Senders::default();
-    show(database, senders.clone(), None, None);
+    Facts::show(database, senders.clone(), None);
     let config = WireConfig {
         listen: vec![address.to_owned()],
-        replication: Some(Service::new(database, senders)),
+        replication: Some(Service::new(database, senders, || {})),
         ..WireConfig::default()
     };
     Server::start(database.clone(), config).map_err(Failure::address)

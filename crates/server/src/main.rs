@@ -12,6 +12,7 @@ mod cooling;
 mod demo;
 mod dump;
 mod output;
+mod promote;
 mod replication;
 mod secure;
 mod serve;
@@ -44,6 +45,8 @@ enum Command {
     Dump(dump::DumpOptions),
     /// Reads a dump into a database.
     Restore(dump::RestoreOptions),
+    /// Makes a replica the primary.
+    Promote(promote::Options),
     /// Makes, lists, verifies and removes backups of a running server, and restores from them.
     Backup(backup::Options),
     /// Runs a workload in this process and reports its speed.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Sql(options) => shell::run(options),
         Command::Dump(options) => dump::dump(options),
         Command::Restore(options) => dump::restore(options),
+        Command::Promote(options) => promote::run(options),
         Command::Backup(options) => backup::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Demo(options) => demo::run(options),

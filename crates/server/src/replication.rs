@@ -7,10 +7,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use firn_base::disk::RealDisk;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, Mutex, OnceLock};
 use firn_base::{Error, Result, SqlState, clock};
 use firn_replica::archive::{Archiver, ArchiverStatus};
 use firn_replica::following::{self, Following, FollowingState, FollowingWatch};
+use firn_replica::promotion::Promotion;
 use firn_replica::{Channel, Peer, Received, Senders};
 use firn_session::Database;
 use firn_session::server::{
@@ -28,11 +29,17 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 pub struct Service {
     database: Database,
     senders: Senders,
+    /// Called when the database has been handed over, and is to be closed and opened again.
+    handed_over: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Service {
-    pub fn new(database: &Database, senders: Senders) -> Arc<Service> {
-        Arc::new(Service { database: database.clone(), senders })
+    pub fn new(
+        database: &Database,
+        senders: Senders,
+        handed_over: impl Fn() + Send + Sync + 'static,
+    ) -> Arc<Service> {
+        Arc::new(Service { database: database.clone(), senders, handed_over: Box::new(handed_over) })
     }
 }
 
@@ -50,7 +57,8 @@ impl ReplicationService for Service {
             client: channel.client(),
             begun: clock::wall_clock_micros(),
         };
-        firn_replica::serve(self.database.engine(), &mut Serving(channel), &self.senders, peer)
+        let engine = self.database.engine();
+        firn_replica::serve(engine, &mut Serving(channel), &self.senders, peer, &*self.handed_over)
     }
 }
 
@@ -97,6 +105,15 @@ impl Upstream {
         }
     }
 
+    /// The same for another server, at `HOST:PORT`: with the same user, password and parameters.
+    fn at(&self, address: &str) -> String {
+        let Some((scheme, rest)) = self.given.split_once("://") else { return address.to_owned() };
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, more) = rest.split_at(end);
+        let credentials = authority.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
+        format!("{scheme}://{credentials}{address}{more}")
+    }
+
     fn host_and_port(&self) -> (String, u16) {
         match &self.target.address {
             Address::Tcp(host, port) => (host.clone(), *port),
@@ -105,13 +122,13 @@ impl Upstream {
     }
 }
 
-/// Begins to follow the server of a replica. `superseded` is called when its database is to be opened again.
+/// Begins to follow the server of a replica. `ended` is called when it follows no more.
 pub fn follow(
     database: &Database,
     directory: &Path,
     upstream: Upstream,
     name: &str,
-    superseded: impl Fn() + Send + Sync + 'static,
+    ended: impl Fn(FollowingState) + Send + Sync + 'static,
 ) -> Result<Following> {
     let options = following::Options {
         name: name.to_owned(),
@@ -122,37 +139,51 @@ pub fn follow(
             move || Ok(Box::new(upstream.connect(&name)?))
         }),
         report: Box::new(report),
-        superseded: Box::new(superseded),
+        ended: Box::new(ended),
     };
     Following::start(database.engine().clone(), options)
 }
 
-/// Lets SQL show replication.
-pub fn show(
-    database: &Database,
-    senders: Senders,
-    archiver: Option<&Archiver>,
-    following: Option<(&Following, &Upstream)>,
-) {
-    let archiver = archiver
-        .map(|archiver| -> Box<dyn Fn() -> ArchiverStatus + Send + Sync> { Box::new(archiver.watch()) });
-    let following = following.map(|(following, upstream)| (following.watch(), upstream.clone()));
-    // Without the database itself, which holds them.
-    let engine = database.engine().clone();
-    database.set_replication_facts(Arc::new(Facts { engine, senders, archiver, following }));
-}
-
-/// What SQL shows of replication.
-struct Facts {
+/// What SQL shows and controls of replication.
+pub struct Facts {
     engine: Arc<Engine>,
     senders: Senders,
-    archiver: Option<Box<dyn Fn() -> ArchiverStatus + Send + Sync>>,
+    archiver: Mutex<Option<Box<dyn Fn() -> ArchiverStatus + Send + Sync>>>,
     following: Option<(FollowingWatch, Upstream)>,
+    /// Where other servers reach this one, once it listens: `HOST:PORT`. `None` if that is unknown.
+    address: OnceLock<Option<String>>,
+}
+
+impl Facts {
+    /// Those of a database without an archiver, which sees them from now on.
+    pub fn show(
+        database: &Database,
+        senders: Senders,
+        following: Option<(&Following, &Upstream)>,
+    ) -> Arc<Facts> {
+        // Without the database itself, which holds them.
+        let engine = database.engine().clone();
+        let following = following.map(|(following, upstream)| (following.watch(), upstream.clone()));
+        let (archiver, address) = (Mutex::default(), OnceLock::new());
+        let facts = Arc::new(Facts { engine, senders, archiver, following, address });
+        database.set_replication_facts(facts.clone());
+        facts
+    }
+
+    /// The archiver of the log is this one from now on.
+    pub fn set_archiver(&self, archiver: &Archiver) {
+        *self.archiver.lock() = Some(Box::new(archiver.watch()));
+    }
+
+    /// Other servers reach this one at `HOST:PORT`. Only the first call has an effect.
+    pub fn set_address(&self, address: Option<String>) {
+        let _ = self.address.set(address);
+    }
 }
 
 impl ReplicationFacts for Facts {
     fn archiver(&self) -> Option<ArchiverCounts> {
-        let status = self.archiver.as_ref()?();
+        let status = self.archiver.lock().as_ref()?();
         Some(ArchiverCounts {
             archived: status.archived,
             last_archived: status.last_archived,
@@ -204,6 +235,35 @@ impl ReplicationFacts for Facts {
     fn is_replay_paused(&self) -> bool {
         self.following.as_ref().is_some_and(|(watch, _)| watch.is_paused())
     }
+
+    fn promote(
+        &self,
+        is_forced: bool,
+        longest: Option<Duration>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<bool> {
+        let (watch, upstream) = self.following.as_ref().ok_or_else(no_replica)?;
+        let promotion = match is_forced {
+            true => Promotion::Forced,
+            false => {
+                let address = self.address.get().and_then(Option::as_ref).ok_or_else(no_address)?;
+                Promotion::Handover { server: upstream.at(address) }
+            }
+        };
+        watch.promote(promotion, longest, check).map(|promoted| promoted.is_some())
+    }
+}
+
+#[cold]
+fn no_replica() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the server is no replica")
+}
+
+#[cold]
+fn no_address() -> Error {
+    let message = "the primary, which is to follow this server, would not know its address";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_hint("Start this server with --advertise HOST:PORT.")
 }
 
 /// The server's end.

@@ -11,7 +11,9 @@ use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::Arc;
 use firn_base::{Error, SqlState};
 use firn_replica::archive::Archiver;
-use firn_replica::{Senders, Stoppable, join};
+use firn_replica::following::FollowingState;
+use firn_replica::rejoin::{self, Rejoined, rejoin};
+use firn_replica::{Channel, Senders, Stoppable, join};
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
 use firn_txn::DirectoryRole;
@@ -19,7 +21,7 @@ use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, 
 
 use crate::Failure;
 use crate::cooling::Cooling;
-use crate::replication::{Service, Upstream, archive, follow, show};
+use crate::replication::{Facts, Service, Upstream, archive, follow};
 use crate::validation::Validation;
 use crate::watch::Watch;
 
@@ -92,9 +94,17 @@ pub struct Options {
     #[arg(long, value_name = "DIR", requires = "data")]
     archive: Option<PathBuf>,
     /// Serve a replica of another server's database, which can be read: HOST:PORT, or postgres://user@host:port/?sslmode=… If --data
-    /// is empty, it gets a copy first. A replica remains one: the option is only needed again if the address has changed.
+    /// is empty, it gets a copy first. A replica remains one until it is promoted: the option only counts if it names another server
+    /// than at the last start.
     #[arg(long, value_name = "SERVER", requires = "data", value_parser = follow_argument)]
     follow: Option<Box<Upstream>>,
+    /// Let the database in --data follow a server that was promoted by force, and give up the commits that this one does not have.
+    /// It may be that of the former primary, or of one of its replicas.
+    #[arg(long, requires = "follow")]
+    rejoin: bool,
+    /// Where other servers reach this one: needed by a replica that is to be promoted if it listens on all addresses.
+    #[arg(long, value_name = "HOST:PORT")]
+    advertise: Option<String>,
     /// The name of a replica, which the server that it follows shows in pg_stat_replication.
     #[arg(long, value_name = "NAME", default_value = "replica")]
     name: String,
@@ -123,13 +133,19 @@ enum AuthKind {
     Scram,
 }
 
-/// Why a server ends.
+/// What a server is to react to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Event {
     /// It is to stop.
     Stop,
-    /// Its replica has a new copy, which is to be opened.
+    /// It is a replica that has a new copy, which is to be opened.
     Superseded,
+    /// It is a replica of a server that has another history, which it is to rejoin.
+    Diverged,
+    /// It was a primary, and is to be opened as a replica.
+    HandedOver,
+    /// It was a replica, and is a primary now.
+    Promoted,
 }
 
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
@@ -147,19 +163,22 @@ pub fn run(options: Options) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--temporary-dir {}: not a directory", directory.display())));
     }
     let mut options = options;
+    let mut rejoins = options.follow.clone().filter(|_| options.rejoin);
     loop {
         let upstream = match &options.data {
-            Some(directory) => match prepare(&options, directory, &events)? {
+            Some(directory) => match prepare(&options, directory, rejoins.take(), &events)? {
                 Prepared::Primary => None,
                 Prepared::Replica(upstream) => Some(upstream),
                 Prepared::Stopped => return Ok(()),
             },
             None => None,
         };
-        let (event, addresses) = serve(&options, &auth, &tls, upstream, &sender, &events)?;
-        if event == Event::Stop {
+        let (event, addresses) = serve(&options, &auth, &tls, upstream.clone(), &sender, &events)?;
+        // What else has happened to the database that was just closed does not matter any more.
+        if event == Event::Stop || events.try_iter().any(|event| event == Event::Stop) {
             return Ok(());
         }
+        rejoins = upstream.filter(|_| event == Event::Diverged);
         // Clients find it where it was, also if the port was a free one.
         (options.listen, options.flight) = addresses;
     }
@@ -195,28 +214,41 @@ fn serve(
             .ok_or_else(|| Failure::usage(format!("--set {setting}: write --set NAME=VALUE")))?;
         database.set_default(name.trim(), value.trim()).map_err(Failure::usage)?;
     }
-    let archiver = match &options.archive {
+    let mut archiver = match &options.archive {
         Some(directory) => Some(archive(&database, directory).map_err(Failure::data)?),
         None => None,
     };
     let senders = Senders::default();
+    // Nothing is lost if the server has stopped meanwhile.
+    let send = |event| {
+        let sender = sender.clone();
+        move || {
+            let _ = sender.send(event);
+        }
+    };
     let following = match (&upstream, &options.data) {
         (Some(upstream), Some(directory)) => {
-            let sender = sender.clone();
-            // Nothing is lost if the server has stopped meanwhile.
-            let superseded = move || {
-                let _ = sender.send(Event::Superseded);
+            let [superseded, diverged, promoted] =
+                [Event::Superseded, Event::Diverged, Event::Promoted].map(send);
+            let ended = move |state| match state {
+                FollowingState::Superseded => superseded(),
+                FollowingState::Diverged => diverged(),
+                FollowingState::Promoted => promoted(),
+                FollowingState::Connecting | FollowingState::Receiving | FollowingState::CopyingAnew => {}
             };
-            let following = follow(&database, directory, (**upstream).clone(), &options.name, superseded);
+            let following = follow(&database, directory, (**upstream).clone(), &options.name, ended);
             Some(following.map_err(Failure::data)?)
         }
         _ => None,
     };
-    show(&database, senders.clone(), archiver.as_ref(), following.as_ref().zip(upstream.as_deref()));
+    let facts = Facts::show(&database, senders.clone(), following.as_ref().zip(upstream.as_deref()));
+    archiver.iter().for_each(|archiver| facts.set_archiver(archiver));
+    let service = Service::new(&database, senders, send(Event::HandedOver));
     let server = match options.flight_only {
         true => None,
-        false => Some(serve_postgres(options, &database, senders, auth.clone(), tls.clone())?),
+        false => Some(serve_postgres(options, &database, service, auth.clone(), tls.clone())?),
     };
+    facts.set_address(options.advertise.clone().or_else(|| server.as_ref().and_then(reachable_address)));
     let flight = match &options.flight {
         Some(address) => Some(serve_flight(options, &database, address, auth.clone(), tls.clone())?),
         None => None,
@@ -235,8 +267,32 @@ fn serve(
             .map_or_else(Vec::new, |server| server.addresses().iter().map(ToString::to_string).collect()),
         flight.as_ref().map(|flight| flight.local_addr().to_string()),
     );
-    let event = events.recv().unwrap_or(Event::Stop);
-    say(if event == Event::Stop { "stopping" } else { "opening the new copy" });
+    let cluster = database.engine().identity();
+    let event = loop {
+        match events.recv().unwrap_or(Event::Stop) {
+            Event::Promoted => {
+                say("promoted: this server is a primary now");
+                if let (Some(directory), true) = (&options.archive, database.engine().identity() != cluster) {
+                    // The archive of the former cluster ends.
+                    archiver.take().into_iter().for_each(Archiver::stop);
+                    match archive(&database, directory) {
+                        Ok(another) => {
+                            facts.set_archiver(&another);
+                            archiver = Some(another);
+                        }
+                        Err(error) => say(format_args!("the log is not archived: {error}")),
+                    }
+                }
+            }
+            event => break event,
+        }
+    };
+    say(match event {
+        Event::Stop | Event::Promoted => "stopping",
+        Event::Superseded => "opening the new copy",
+        Event::Diverged => "the server that is followed has another history: rejoining it",
+        Event::HandedOver => "handed over: opening the database as that of a replica",
+    });
     drop(watch);
     // The two are independent; what either leaves open is rolled back when it returns.
     if let Some(flight) = flight {
@@ -253,8 +309,8 @@ fn serve(
     archiver.into_iter().for_each(Archiver::stop);
     match event {
         Event::Stop => database.close_at_end().map_err(Failure::data)?,
-        // Its files are about to be removed.
-        Event::Superseded => drop(database),
+        // Its files are about to be changed or removed, or it has nothing to write.
+        Event::Superseded | Event::Diverged | Event::HandedOver | Event::Promoted => drop(database),
     }
     Ok((event, addresses))
 }
@@ -267,44 +323,87 @@ enum Prepared {
     Stopped,
 }
 
-/// Makes sure that a directory that is to follow a server has a copy of its database.
-fn prepare(options: &Options, directory: &Path, events: &mpsc::Receiver<Event>) -> Result<Prepared, Failure> {
+/// Makes sure that a directory has what it is to be opened as: a copy, if it is to follow a server, or the same history as the server
+/// that it `rejoins`.
+fn prepare(
+    options: &Options,
+    directory: &Path,
+    rejoins: Option<Box<Upstream>>,
+    events: &mpsc::Receiver<Event>,
+) -> Result<Prepared, Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let name = &options.name;
     join::finish(&*disk, directory).map_err(Failure::data)?;
+    let interrupted = rejoin::interrupted(&*disk, directory).map_err(Failure::data)?;
+    let interrupted =
+        interrupted.map(|server| follow_argument(&server)).transpose().map_err(Failure::usage)?;
     let role = DirectoryRole::read(&*disk, directory).map_err(Failure::data)?;
-    match (role, &options.follow) {
-        (None, None) => Ok(Prepared::Primary),
-        (None, Some(upstream)) => match copy(&disk, directory, upstream, &options.name, events)? {
-            true => Ok(Prepared::Replica(upstream.clone())),
-            false => Ok(Prepared::Stopped),
-        },
-        (Some(DirectoryRole { upstream: None, .. }), None) => Ok(Prepared::Primary),
-        (Some(DirectoryRole { upstream: None, .. }), Some(_)) => Err(Failure::usage(format!(
-            "the database in {} is no replica\nHINT: A replica begins with a copy. Give it an empty directory.",
-            directory.display()
-        ))),
-        (Some(DirectoryRole { upstream: Some(known), .. }), None) => {
-            follow_argument(&known).map(Prepared::Replica).map_err(Failure::usage)
-        }
-        (Some(DirectoryRole { upstream: Some(known), .. }), Some(upstream)) => {
-            if known != upstream.given {
-                DirectoryRole::set_upstream(&*disk, directory, Some(&upstream.given))
-                    .map_err(Failure::data)?;
-            }
+    if let Some(upstream) = rejoins.filter(|_| role.is_some()).or(interrupted) {
+        let rejoined = until_reached(&upstream, events, |is_stopped| {
+            let connect = || upstream.connect(name).map(|it| Box::new(it) as Box<dyn Channel>);
+            let rejoined = rejoin(&disk, directory, &connect, is_stopped, &upstream.given, name)?;
+            say(match rejoined {
+                Rejoined::Unchanged => format!("{} has all commits of this server", upstream.shown()),
+                Rejoined::Cut { from, to } => format!(
+                    "{} bytes of the log were given up, which {} does not have",
+                    from.0 - to.0,
+                    upstream.shown()
+                ),
+                Rejoined::Copied => format!("the database of {} was copied anew", upstream.shown()),
+            });
+            Ok(())
+        })?;
+        return Ok(if rejoined { Prepared::Replica(upstream) } else { Prepared::Stopped });
+    }
+    let Some(role) = role else {
+        let Some(upstream) = &options.follow else { return Ok(Prepared::Primary) };
+        let begun = Instant::now();
+        let copied = until_reached(upstream, events, |is_stopped| {
+            let mut connection = upstream.connect(name)?;
+            say(format_args!("copying the database of {}", upstream.shown()));
+            let mut channel = Stoppable { channel: &mut connection, is_stopped };
+            join::join(&disk, directory, &mut channel, &upstream.given, name)?;
+            say(format_args!("copied in {:.1} s", begun.elapsed().as_secs_f64()));
+            Ok(())
+        })?;
+        return Ok(if copied { Prepared::Replica(upstream.clone()) } else { Prepared::Stopped });
+    };
+    match (&role.upstream, &options.follow) {
+        // The operator has named another server than before.
+        (Some(known), Some(upstream)) if *role.option.as_ref().unwrap_or(known) != upstream.given => {
+            let given = Some(upstream.given.clone());
+            DirectoryRole { upstream: given.clone(), option: given, ..role }
+                .write(&*disk, directory)
+                .map_err(Failure::data)?;
             Ok(Prepared::Replica(upstream.clone()))
         }
+        (None, Some(upstream)) if role.option.as_ref() != Some(&upstream.given) => {
+            Err(Failure::usage(format!(
+                "the database in {} is that of a primary\nHINT: --rejoin lets it follow {shown}, and gives up the commits that \
+                 {shown} does not have. A new replica begins with a copy: give it an empty directory.",
+                directory.display(),
+                shown = upstream.shown()
+            )))
+        }
+        (None, Some(upstream)) => {
+            say(format_args!(
+                "--follow {} has no effect, since this server was promoted; add --rejoin to follow it again",
+                upstream.shown()
+            ));
+            Ok(Prepared::Primary)
+        }
+        (None, None) => Ok(Prepared::Primary),
+        (Some(known), _) => follow_argument(known).map(Prepared::Replica).map_err(Failure::usage),
     }
 }
 
-/// Copies the database of a server, and waits for it if it cannot be reached. False if the server is to stop.
-fn copy(
-    disk: &Arc<dyn Disk>,
-    directory: &Path,
+/// Does something with a server, and waits for it if it cannot be reached. False if this server is to stop.
+fn until_reached(
     upstream: &Upstream,
-    name: &str,
     events: &mpsc::Receiver<Event>,
+    mut body: impl FnMut(&dyn Fn() -> bool) -> firn_base::Result<()>,
 ) -> Result<bool, Failure> {
-    let (mut reported, begun) = (None, Instant::now());
+    let mut reported = None;
     let is_stopped = Cell::new(false);
     let stop = || {
         if events.try_recv().is_ok() {
@@ -313,18 +412,7 @@ fn copy(
         is_stopped.get()
     };
     loop {
-        let copied = upstream.connect(name).and_then(|mut connection| {
-            say(format_args!("copying the database of {}", upstream.shown()));
-            let mut channel = Stoppable { channel: &mut connection, is_stopped: &stop };
-            join::join(disk, directory, &mut channel, &upstream.given, name)
-        });
-        let error = match copied {
-            Ok(()) => {
-                say(format_args!("copied in {:.1} s", begun.elapsed().as_secs_f64()));
-                return Ok(true);
-            }
-            Err(error) => error,
-        };
+        let Err(error) = body(&stop) else { return Ok(true) };
         if is_stopped.get() {
             return Ok(false);
         }
@@ -342,10 +430,15 @@ fn copy(
     }
 }
 
+/// Where other servers reach a server, if it listens on a certain address.
+fn reachable_address(server: &Server) -> Option<String> {
+    server.addresses().iter().find(|address| !address.ip().is_unspecified()).map(ToString::to_string)
+}
+
 fn serve_postgres(
     options: &Options,
     database: &Database,
-    senders: Senders,
+    service: Arc<Service>,
     auth: Auth,
     tls: Option<Tls>,
 ) -> Result<Server, Failure> {
@@ -355,7 +448,7 @@ fn serve_postgres(
         auth,
         tls,
         max_connections: usize::from(options.max_connections),
-        replication: Some(Service::new(database, senders)),
+        replication: Some(service),
         ..WireConfig::default()
     };
     let server = Server::start(database.clone(), config).map_err(cannot_start)?;

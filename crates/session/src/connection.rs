@@ -194,6 +194,8 @@ pub struct Connection {
     pub(crate) ends_itself_when_idle: bool,
     /// Counts changes of the settings.
     pub(crate) settings_version: u64,
+    /// Whether `in_hot_standby` is on.
+    is_in_standby: bool,
     /// The prepared statements with a name, of PREPARE and of a protocol.
     pub(crate) prepared: HashMap<String, Statement>,
     /// How many of them were forgotten so far.
@@ -209,6 +211,7 @@ impl Connection {
     pub(crate) fn new(shared: Arc<Shared>, session: u32) -> Connection {
         let facts = shared.facts.clone();
         let settings = shared.defaults.lock().clone();
+        let is_in_standby = settings.is_in_hot_standby();
         let sessions = shared.sessions.clone();
         let activity = sessions.begin(session);
         let engine = shared.engine.clone();
@@ -244,6 +247,7 @@ impl Connection {
             idle_session_timeout: None,
             ends_itself_when_idle: true,
             settings_version: 0,
+            is_in_standby,
             prepared: HashMap::new(),
             forgotten_statements: 0,
             cursors: HashMap::new(),
@@ -251,6 +255,7 @@ impl Connection {
             stream_failure: Arc::default(),
             random: Random::from_entropy(),
         };
+        connection.follow_role();
         connection.apply_settings();
         connection.report_identity();
         connection
@@ -901,6 +906,7 @@ impl Connection {
             }
             self.services.end_transaction();
         }
+        self.follow_role();
         self.apply_touched_settings();
     }
 
@@ -908,6 +914,17 @@ impl Connection {
     /// own among them.
     pub fn take_notifications(&mut self) -> Vec<Arc<Notification>> {
         self.services.sessions().notifications().take(self.activity.id())
+    }
+
+    /// Lets `in_hot_standby` say what the server is now: it may have become a primary.
+    #[inline]
+    pub(crate) fn follow_role(&mut self) {
+        if self.is_in_standby && !self.shared.engine.is_replica() {
+            self.is_in_standby = false;
+            self.services.with_settings(|settings| settings.fix("in_hot_standby", "off".to_owned()));
+            self.shared.defaults.lock().fix("in_hot_standby", "off".to_owned());
+            self.settings_version += 1;
+        }
     }
 
     /// Copies settings to where statements read them.

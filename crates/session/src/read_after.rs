@@ -59,7 +59,7 @@ impl Connection {
             return Ok(true);
         }
         let engine = &self.shared.engine;
-        let point = if engine.is_replica() { engine.received()? } else { engine.log_point()? };
+        let point = engine.log_point()?;
         known.fetch_max(point.epoch.0, Ordering::Relaxed);
         Ok(point.epoch >= epoch)
     }

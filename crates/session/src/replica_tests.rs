@@ -7,10 +7,10 @@ use crate::server::{
     ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerConnection as _, ServerDatabase as _,
 };
 use crate::{Connection, Database, Error, SqlState, TransactionStatus, Value};
-use firn_base::Lsn;
 use firn_base::disk::RealDisk;
-use firn_base::sync::{Arc, AtomicBool, Ordering};
-use firn_txn::DirectoryRole;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::{Lsn, Result};
+use firn_txn::{ClusterId, DirectoryRole, Engine};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -23,6 +23,8 @@ struct Fake {
     receiver: Option<ReceiverFacts>,
     senders: Vec<SenderFacts>,
     is_paused: AtomicBool,
+    engine: Mutex<Option<Arc<Engine>>>,
+    promotions: Mutex<Vec<(bool, Option<Duration>)>>,
 }
 
 impl ReplicationFacts for Fake {
@@ -45,6 +47,66 @@ impl ReplicationFacts for Fake {
     fn is_replay_paused(&self) -> bool {
         self.is_paused.load(Ordering::Relaxed)
     }
+
+    fn promote(
+        &self,
+        is_forced: bool,
+        longest: Option<Duration>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<bool> {
+        check()?;
+        self.promotions.lock().push((is_forced, longest));
+        if !is_forced {
+            return Ok(false);
+        }
+        let mut replayer = self.engine.lock().clone().expect("it was set").replayer()?;
+        while replayer.replay_next()?.is_some() {}
+        replayer.promote(Some(ClusterId::random())).map(|_| true)
+    }
+}
+
+#[test]
+fn sessions_go_on_when_the_server_becomes_a_primary() {
+    let (_folder, database) = replica();
+    let mut connection = database.connect();
+    for sql in ["SELECT pg_promote()", "SELECT firn_switchover()"] {
+        assert_eq!(state(&mut connection, sql), "55000", "it is in no server");
+    }
+    let facts = Arc::new(Fake::default());
+    *facts.engine.lock() = Some(database.engine().clone());
+    database.set_replication_facts(facts.clone());
+    assert_eq!(state(&mut connection, "SELECT pg_promote(true, 0)"), "22003");
+    assert_eq!(state(&mut connection, "SELECT firn_switchover(-1)"), "22003");
+    // The fake does not hand over.
+    assert_eq!(text(&mut connection, "SELECT firn_switchover(7)"), "f");
+    let notices = connection.take_notices();
+    assert_eq!(notices[0].message(), "server did not promote within 7 seconds");
+    let mut reader = database.connect();
+    reader.execute("BEGIN; DECLARE c CURSOR FOR SELECT a FROM t ORDER BY a; FETCH c").unwrap();
+    let version = reader.settings_version();
+
+    assert_eq!(text(&mut connection, "SELECT pg_promote()"), "t");
+    let (second, minute) = (Duration::from_secs(7), Duration::from_secs(60));
+    assert_eq!(*facts.promotions.lock(), [(false, Some(second)), (true, Some(minute))]);
+    let role = "SELECT current_setting('in_hot_standby'), current_setting('transaction_read_only'), pg_is_in_recovery()";
+    assert_eq!(text(&mut connection, role), "off|off|f");
+    assert_eq!(text(&mut database.connect(), role), "off|off|f");
+    assert_eq!(state(&mut connection, "SELECT pg_promote()"), "55000");
+    connection
+        .execute("INSERT INTO t VALUES (3, 'three'); SELECT nextval('s'); CREATE TABLE u (a integer)")
+        .unwrap();
+    // The transaction that has begun before sees what it saw, and does not write.
+    assert_eq!(text(&mut reader, "FETCH c"), "2");
+    assert_eq!(text(&mut reader, "SELECT count(*) FROM t"), "2");
+    for sql in ["DELETE FROM t", "SELECT * FROM t FOR UPDATE", "DROP TABLE t", "LOCK TABLE t"] {
+        reader.execute("SAVEPOINT s").unwrap();
+        assert_eq!(state(&mut reader, sql), "25006", "{sql}");
+        reader.execute("ROLLBACK TO s").unwrap();
+    }
+    reader.execute("COMMIT").unwrap();
+    assert_ne!(reader.settings_version(), version, "a client is told");
+    reader.execute("DELETE FROM t WHERE a = 1").unwrap();
+    assert_eq!(text(&mut connection, "SELECT count(*) FROM t"), "2");
 }
 
 /// A directory with a table and a sequence, and the token of what its primary has committed.
@@ -72,8 +134,14 @@ fn replica() -> (TempDir, Database) {
 }
 
 fn open_as_replica(folder: &TempDir) -> Database {
-    DirectoryRole::set_upstream(&RealDisk, folder.path(), Some(UPSTREAM)).unwrap();
+    set_upstream(folder, Some(UPSTREAM));
     Database::open(folder.path()).unwrap()
+}
+
+fn set_upstream(folder: &TempDir, upstream: Option<&str>) {
+    let role = DirectoryRole::read(&RealDisk, folder.path()).unwrap().expect("there is a database");
+    let role = DirectoryRole { upstream: upstream.map(str::to_owned), ..role };
+    role.write(&RealDisk, folder.path()).unwrap();
 }
 
 fn rows(connection: &mut Connection, sql: &str) -> Vec<Vec<Value>> {
@@ -283,7 +351,7 @@ fn what_changes_no_row_works_in_a_replica() {
     // Its rows are as they were, also after it was closed and is a primary again.
     drop((connection, other));
     database.close().unwrap();
-    DirectoryRole::set_upstream(&RealDisk, folder.path(), None).unwrap();
+    set_upstream(&folder, None);
     let database = Database::open(folder.path()).unwrap();
     let mut connection = database.connect();
     assert_eq!(text(&mut connection, "SELECT * FROM t ORDER BY a"), "1|one 2|two");

@@ -9,7 +9,7 @@ use crate::copy::Progress;
 use crate::notifications::Notifications;
 use firn_base::clock::coarse_wall_clock_micros;
 use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, Weak};
-use firn_base::{Cancel, Lsn, SqlState};
+use firn_base::{Cancel, Lsn, Result, SqlState};
 use firn_txn::{Abort, Engine};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -285,6 +285,17 @@ pub trait ReplicationFacts: Send + Sync {
 
     /// Whether replay has been stopped.
     fn is_replay_paused(&self) -> bool;
+
+    /// Makes a replica a primary: by force, or once its primary has handed over. Waits for that, for so long at most, if it waits at all,
+    /// and calls `check` meanwhile. Returns whether it is one.
+    ///
+    /// Errors: those of `check`; 55000 if it is no replica, or the primary does not hand over; 55006 if that is under way already.
+    fn promote(
+        &self,
+        is_forced: bool,
+        longest: Option<Duration>,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<bool>;
 }
 
 /// What a replica has received. Times are in microseconds since 1970 UTC.

@@ -41,9 +41,6 @@ impl Token {
     /// Errors: those of a log that has failed.
     pub fn of_visible(engine: &Engine) -> Result<Token> {
         let lsn = engine.visible_lsn();
-        if engine.is_replica() {
-            return Ok(Token { epoch: Some(engine.received()?.epoch), lsn });
-        }
         let mut point = engine.log_point()?;
         if point.lsn < lsn {
             engine.flush_log()?;

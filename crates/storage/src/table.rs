@@ -158,8 +158,8 @@ pub struct Table {
     /// The memory that they share.
     nothing: OnceLock<Arc<CountedMemory>>,
     /// In the tables of a replica, whose rows get the slots that the log names: the slots without a row and without versions
-    /// that have been passed. `free` is empty then.
-    vacant: OnceLock<Mutex<HashSet<RowId>>>,
+    /// that have been passed. `free` is empty then. None once the replica has become a primary.
+    vacant: OnceLock<Mutex<Option<HashSet<RowId>>>>,
     /// Slots of dead rows; they are used before new ones.
     free: Mutex<Vec<RowId>>,
     free_count: AtomicUsize,

@@ -17,6 +17,9 @@
 //! times: their states are read after the cut, and everything that is logged later is behind the position as
 //! well. The position of a replica is the beginning of the group that is being replayed.
 //!
+//! Invariant of the times: those of a checkpoint are times of entries of the log. Servers with the same log have the same clock when they
+//! are opened, whichever checkpoints they have: a replica replays what is later than its clock.
+//!
 //! Invariant of the rows: a block includes everything up to the cut, and of later commits what existed when
 //! it was read. Their redo is behind the position, so recovery applies it again, and a row ends with the last
 //! change. With one snapshot for the whole checkpoint, transactions would become as slow as with any query
@@ -110,7 +113,7 @@ pub struct PinnedCheckpoint {
 impl PinnedCheckpoint {
     /// The bytes of its manifest. A copy does not say whom the database follows, nor with which password.
     pub fn manifest(&self) -> Vec<u8> {
-        Manifest { follows: None, ..(*self.manifest).clone() }.encode()
+        Manifest { follows: None, follow_option: None, ..(*self.manifest).clone() }.encode()
     }
 
     /// Its files.
@@ -139,6 +142,8 @@ struct Cut<'e> {
     /// Reads with the snapshot until the plan is complete.
     reader: Reader<'e>,
     snapshot: Snapshot,
+    /// The newest commit that it sees.
+    time: Time,
     position: Lsn,
     /// Bytes of redo up to there, and of loads' files.
     redo_bytes: u64,
@@ -398,14 +403,20 @@ impl Store {
             written.inspect_err(|_| self.remove_files_of(newest.begun))?;
         // Until it is known which manifest is in the directory, no file is removed.
         newest.is_certain = false;
-        manifest.write(&*self.disk, &self.directory)?;
+        let manifest = {
+            let mut current = self.current.lock();
+            // The role may have changed while the files were written.
+            let manifest = manifest.with_role_of(&current);
+            manifest.write(&*self.disk, &self.directory)?;
+            *current = Arc::new(manifest.clone());
+            manifest
+        };
         newest.is_certain = true;
 
         self.counted_from.store(redo_bytes, Ordering::Relaxed);
         newest.manifest = manifest;
         newest.replayed.clear();
         newest.generations = generations;
-        *self.current.lock() = Arc::new(newest.manifest.clone());
         engine.statistics().checkpoints.count();
         let named = newest.manifest.file_names();
         let beside = |from, to| self.loads.bytes_between(from, to, &named);
@@ -439,6 +450,18 @@ impl Store {
     pub fn identity(&self) -> (DatabaseId, ClusterId) {
         let current = self.current.lock();
         (current.database, current.cluster)
+    }
+
+    /// Makes the database a replica that follows a server, or a primary, in this cluster. After an error it may be either when it is
+    /// opened again.
+    pub fn change_role(&self, follows: Option<&str>, cluster: ClusterId) -> Result<()> {
+        let mut current = self.current.lock();
+        let manifest = Manifest { follows: follows.map(str::to_owned), cluster, ..(**current).clone() };
+        // Another one may be in the directory, after a failed attempt to replace this one. Then nothing has been removed that this
+        // one needs.
+        manifest.write(&*self.disk, &self.directory)?;
+        *current = Arc::new(manifest);
+        Ok(())
     }
 
     /// Opens a file of the directory for reading.
@@ -501,7 +524,7 @@ impl Store {
             part.write(engine, &*self.disk, &directory, name)
         })?;
         // In this order: the position covers everything that was read by then.
-        let until = engine.now();
+        let until = engine.logged_time();
         let sequences = engine.sequence_entries();
         let needed = log.appended_lsn().max(cut.position);
         files.extend(written.into_iter().flatten());
@@ -524,9 +547,10 @@ impl Store {
             database: newest.manifest.database,
             cluster: newest.manifest.cluster,
             follows: newest.manifest.follows.clone(),
+            follow_option: newest.manifest.follow_option.clone(),
             complete: true,
             checkpoint: number,
-            time: cut.snapshot.read_time.0,
+            time: cut.time.0,
             until: until.0,
             position: cut.position.0,
             checksum: point.checksum,
@@ -668,6 +692,7 @@ impl Engine {
         Ok(Cut {
             reader,
             snapshot,
+            time: self.logged_time(),
             position,
             redo_bytes: log.bytes_at(position) + loaded_bytes,
             catalog,

@@ -7,7 +7,7 @@
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::loads;
-use crate::manifest::{ClusterId, LOCK, Manifest, TableFile, checkpoint_directory, log_directory};
+use crate::manifest::{ClusterId, Manifest, TableFile, checkpoint_directory, log_directory};
 use crate::recovery;
 use crate::table_file;
 use firn_base::disk::{Disk, DiskFile};
@@ -169,15 +169,16 @@ impl CopiedManifest {
         self.0.files.iter().map(DatabaseFile::of_table)
     }
 
-    /// Makes it the manifest of a directory that has everything else, as that of a replica that follows a server.
+    /// Makes it the manifest of a directory that has everything else, as that of a replica that follows a server, as its operator has
+    /// said.
     pub fn install_replica(mut self, disk: &dyn Disk, directory: &Path, upstream: &str) -> Result<()> {
-        self.0.follows = Some(upstream.to_owned());
+        (self.0.follows, self.0.follow_option) = (Some(upstream.to_owned()), Some(upstream.to_owned()));
         self.0.write(disk, directory)
     }
 
     /// Makes it the manifest of a directory that has everything else, as that of a database of another cluster.
     pub fn install(mut self, disk: &dyn Disk, directory: &Path, cluster: ClusterId) -> Result<()> {
-        (self.0.cluster, self.0.follows) = (cluster, None);
+        (self.0.cluster, self.0.follows, self.0.follow_option) = (cluster, None, None);
         self.0.write(disk, directory)
     }
 
@@ -199,41 +200,6 @@ impl CopiedManifest {
                 .with_hint("Use another copy."));
         }
         Ok(tables.values().map(|table| table.approximate_rows()).sum())
-    }
-}
-
-/// What a database directory is, without opening it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DirectoryRole {
-    /// The database.
-    pub database: DatabaseId,
-    /// Its cluster.
-    pub cluster: ClusterId,
-    /// The server whose log it follows, if it is a replica.
-    pub upstream: Option<String>,
-}
-
-impl DirectoryRole {
-    /// Reads that of a directory; `None` if it has no complete database. Errors as of opening it.
-    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<DirectoryRole>> {
-        let read = Manifest::read(disk, directory)?.map(|(manifest, _)| manifest);
-        Ok(read.filter(|manifest| manifest.complete).map(|manifest| DirectoryRole {
-            database: manifest.database,
-            cluster: manifest.cluster,
-            upstream: manifest.follows,
-        }))
-    }
-
-    /// Changes the server that the database of a directory follows, which is closed. Without a server it is no replica any more.
-    /// Errors: 55000 if there is no database; 55006 if it is open.
-    pub fn set_upstream(disk: &dyn Disk, directory: &Path, upstream: Option<&str>) -> Result<()> {
-        let _lock = disk.lock(&directory.join(LOCK))?;
-        let Some((mut manifest, _)) = Manifest::read(disk, directory)? else {
-            let message = format!("there is no database in \"{}\"", directory.display());
-            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
-        };
-        manifest.follows = upstream.map(str::to_owned);
-        manifest.write(disk, directory)
     }
 }
 

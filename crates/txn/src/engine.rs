@@ -26,7 +26,7 @@ use crate::ticket::Ticket;
 use crate::waits::Want;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
-    Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, Ordering, RwLock, ShortMutex,
+    Apart, Arc, AtomicBool, AtomicU32, AtomicU64, Condvar, Mutex, OnceLock, Ordering, RwLock, ShortMutex,
     ShortMutexGuard, Weak,
 };
 use firn_base::thread::JoinHandle;
@@ -90,6 +90,8 @@ struct Newest {
     time: AtomicU64,
     /// The position in the log where the newest published commit ends. Stored before its time.
     position: AtomicU64,
+    /// The time of the newest entry of the log. Rollbacks and numbers that are drawn take times, too, which are in no log.
+    logged: AtomicU64,
 }
 
 /// An open database.
@@ -109,6 +111,8 @@ pub struct Engine {
     /// The directory with the checkpoints. Present if there is a log.
     store: Option<Store>,
     replica: Option<Replica>,
+    /// The server to which the database is handed over.
+    pub(crate) successor: OnceLock<String>,
     tables: RwLock<HashMap<TableId, Arc<Table>>>,
     /// Physical tables that were dropped, with the time from which no new snapshot sees them.
     dropped: Mutex<Vec<(Time, TableId)>>,
@@ -173,12 +177,14 @@ impl Engine {
             newest: Apart(Newest {
                 time: AtomicU64::new(recovered.last.0),
                 position: AtomicU64::new(position),
+                logged: AtomicU64::new(recovered.last.0),
             }),
             active: ActiveSet::new(),
             commit: ShortMutex::new(()),
             log: recovered.log,
             store: recovered.store,
             replica: recovered.replica,
+            successor: OnceLock::new(),
             tables: RwLock::new(recovered.tables),
             dropped: Mutex::default(),
             catalogs: RwLock::new(vec![(recovered.last, Arc::new(recovered.catalog))]),
@@ -217,7 +223,7 @@ impl Engine {
     /// What makes it a replica, if it is one.
     #[inline]
     pub(crate) fn replica(&self) -> Option<&Replica> {
-        self.replica.as_ref()
+        self.replica.as_ref().filter(|replica| !replica.is_promoted())
     }
 
     /// How much memory the store holds, and may hold.
@@ -262,6 +268,11 @@ impl Engine {
     /// The physical table of an id, if it still exists.
     pub fn find_table(&self, id: TableId) -> Option<Arc<Table>> {
         self.tables.read().get(&id).cloned()
+    }
+
+    /// Every physical table.
+    pub(crate) fn all_tables(&self) -> Vec<Arc<Table>> {
+        self.tables.read().values().cloned().collect()
     }
 
     /// Whether there is a log, for which committers wait.
@@ -336,6 +347,7 @@ impl Engine {
             let turn = self.commit.lock();
             let time = Time(self.newest.time.load(Ordering::Relaxed) + 1);
             if let Some(end) = log.append(time, redo.as_bytes())? {
+                self.newest.logged.store(time.0, Ordering::Relaxed);
                 self.newest.time.store(time.0, Ordering::SeqCst);
                 drop(turn);
                 keep_redo(redo);
@@ -344,6 +356,11 @@ impl Engine {
             drop(turn);
             log.make_room(redo.as_bytes().len())?;
         }
+    }
+
+    /// Appends a commit of nothing. Returns where it ends.
+    pub(crate) fn append_nothing(&self) -> Result<Lsn> {
+        self.append_alone(self.log.as_ref().ok_or_else(no_log)?, spare_redo())
     }
 
     /// Writes a restore point: a name for this place in the log, to which a backup can be restored. Returns the place, once it is
@@ -542,6 +559,12 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.can_copy_from(lsn))
     }
 
+    /// Whether a point is of the log's history, and durable. Errors: 58P01 if that is unknown, since the log there has been removed;
+    /// 55000 without a directory.
+    pub fn has_point(&self, point: LogPoint) -> Result<bool> {
+        self.log.as_ref().ok_or_else(no_log)?.has(point)
+    }
+
     /// What followers and pins retain.
     pub fn pinned(&self) -> Vec<Pinned> {
         self.log.as_ref().map_or_else(Vec::new, Log::pinned)
@@ -586,10 +609,10 @@ impl Engine {
         self.active.enter(&self.newest.time, isolation, self.slow_clock.load(Ordering::Relaxed))
     }
 
-    /// A redo buffer for a transaction; `None` without a log, and in a replica.
+    /// A redo buffer for a transaction that may write; `None` without a log.
     #[inline]
     pub(crate) fn redo_buffer(&self) -> Option<RedoBuffer> {
-        (self.log.is_some() && !self.is_replica()).then(spare_redo)
+        self.log.is_some().then(spare_redo)
     }
 
     // ---- for transactions ----
@@ -772,7 +795,7 @@ impl Engine {
         }
         self.end(turn, write_set, digest, time, Some(Some(end)));
         // After the time: who finds this position takes a snapshot that sees the commit.
-        if let Some(replica) = &self.replica {
+        if let Some(replica) = self.replica() {
             replica.show(end);
         }
     }
@@ -823,6 +846,7 @@ impl Engine {
         self.collector.retire(retired);
         if let Some(Some(lsn)) = commit {
             self.newest.position.store(lsn.0, Ordering::Relaxed);
+            self.newest.logged.store(time.0, Ordering::Relaxed);
         }
         // Publish: from here on snapshots see the commit, and everything above.
         self.newest.time.store(time.0, Ordering::SeqCst);
@@ -852,6 +876,13 @@ impl Engine {
         self.catalog_time.store(time.0, Ordering::Release);
     }
 
+    /// The time of the newest commit: what a snapshot sees of which this is the newest time, one of a later time sees, too, as long as
+    /// there is no other commit.
+    pub(crate) fn logged_time(&self) -> Time {
+        // Relaxed: a thread that has loaded a time from `last` sees what was stored before it.
+        Time(self.newest.logged.load(Ordering::Relaxed))
+    }
+
     /// The running transactions.
     pub(crate) fn active(&self) -> &ActiveSet {
         &self.active
@@ -866,6 +897,11 @@ impl Engine {
     pub(crate) fn last_position(&self) -> Lsn {
         // Relaxed: a thread that has loaded a time from `last` sees what was stored before it.
         Lsn(self.newest.position.load(Ordering::Relaxed))
+    }
+
+    /// Notes that everything up to a position is published.
+    pub(crate) fn raise_position(&self, to: Lsn) {
+        self.newest.position.fetch_max(to.0, Ordering::Relaxed);
     }
 
     /// The position that a reader of commits up to `position` must wait for; `None` if they are durable. If the log has failed,

@@ -40,8 +40,7 @@ pub use catalog::Catalog;
 pub use checkpoint::PinnedCheckpoint;
 pub use config::Config;
 pub use copying::{
-    CopiedManifest, DatabaseFile, DirectoryRole, Folder, Folders, check_files_named_by, files_named_by,
-    restore_point_in,
+    CopiedManifest, DatabaseFile, Folder, Folders, check_files_named_by, files_named_by, restore_point_in,
 };
 pub use deferred::{Check, GoneKey};
 pub use engine::Engine;
@@ -51,11 +50,11 @@ pub use firn_storage::{
 pub use firn_storage::{Restriction, StringRange};
 pub use freezer::Progress;
 pub use isolation::Isolation;
-pub use manifest::{ClusterId, DIRECTORY_VERSION, LOCK, MANIFEST, MANIFEST_TEMPORARY};
+pub use manifest::{ClusterId, DIRECTORY_VERSION, LOCK, MANIFEST, MANIFEST_TEMPORARY, REJOINING};
 pub use native::{Columns, Key, TableAccess};
 pub use predicates::Granularity;
 pub use replay::Replayer;
-pub use role::address_of;
+pub use role::{DirectoryRole, address_of};
 pub use statistics::{Abort, Counter, Ends, Running, Statistics, TableLock, TableLockMode};
 pub use ticket::Ticket;
 pub use transaction::{

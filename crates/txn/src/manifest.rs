@@ -3,7 +3,7 @@
 //! ```text
 //! directory/
 //!   LOCK                      locked while the database is open
-//!   MANIFEST                  this file; replaced as a whole by every checkpoint
+//!   MANIFEST                  this file; replaced as a whole by every checkpoint, and when the role changes
 //!   checkpoint/12-3-0.arrow   rows of physical table 12 as of checkpoint 3, first part
 //!   checkpoint/13-load-2-0.arrow rows of table 13, written in epoch 2 by the transaction that made it
 //!   log/….redo                redo since the manifest's position
@@ -43,6 +43,8 @@ const FIRST_VERSION_WITH_CLUSTERS: u32 = 6;
 pub const MANIFEST: &str = "MANIFEST";
 /// The name under which a new manifest is written before it replaces the old one.
 pub const MANIFEST_TEMPORARY: &str = "MANIFEST.tmp";
+/// The name of a file that says that the log is about to be cut, or has been cut in part: the database cannot be opened.
+pub const REJOINING: &str = "REJOINING";
 /// The lock file's name.
 pub const LOCK: &str = "LOCK";
 
@@ -95,6 +97,9 @@ pub struct Manifest {
     /// The server whose log the database follows, if it is a replica: `HOST:PORT`, or a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
+    /// The server to follow that the operator has named last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub follow_option: Option<String>,
     /// False while the database is being created: then it is empty, whatever files exist.
     pub complete: bool,
     /// How many checkpoints were begun; names their files.
@@ -179,6 +184,12 @@ impl Manifest {
     pub fn point(&self) -> LogPoint {
         let (checksum, wall_time) = (self.checksum, self.wall_time);
         LogPoint { lsn: self.position(), checksum, epoch: Epoch(self.epoch), wall_time }
+    }
+
+    /// The same, with the role that another one says.
+    pub fn with_role_of(self, other: &Manifest) -> Manifest {
+        let (follows, follow_option) = (other.follows.clone(), other.follow_option.clone());
+        Manifest { cluster: other.cluster, follows, follow_option, ..self }
     }
 
     /// The commit time of the checkpoint.
@@ -334,6 +345,7 @@ mod tests {
             database: DatabaseId([0xab; 16]),
             cluster: ClusterId([0xc1; 16]),
             follows: None,
+            follow_option: None,
             complete: true,
             checkpoint: 3,
             time: 99,

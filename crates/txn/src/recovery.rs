@@ -17,7 +17,8 @@
 //! | 13 | files that the manifest does not name: of a checkpoint cut short, or of the one before; spill files and loads' files that the log does not name: of transactions that did not commit | removed |
 //! | 14 | redo that does not fit the checkpoint, rows that break a unique index | XX001 |
 //! | 15 | the directory open elsewhere | 55006 |
-//! | 16 | no right to it; a full disk, if it is to be created; a broken one | 42501, 53100, 58030 |
+//! | 16 | the database is about to follow another server, which was interrupted | 55000 |
+//! | 17 | no right to it; a full disk, if it is to be created; a broken one | 42501, 53100, 58030 |
 //!
 //! Except in cases 1 and 2, nothing in the directory is changed before everything in it was found
 //! valid. So after an error the directory can be examined and repaired, and opened again.
@@ -35,7 +36,7 @@ use crate::copying::Folders;
 use crate::engine::Recovered;
 use crate::index_build::build_index;
 use crate::manifest::{
-    ClusterId, DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest,
+    ClusterId, DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, REJOINING,
     checkpoint_directory, log_directory,
 };
 use crate::role::Replica;
@@ -65,6 +66,13 @@ pub(crate) fn open(
 ) -> Result<Recovered> {
     disk.create_directory(directory)?;
     let lock = lock(&*disk, directory)?;
+    if disk.exists(&directory.join(REJOINING))? {
+        let message =
+            format!("the database in \"{}\" is about to follow another server", directory.display());
+        return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+            .with_detail("That was interrupted, and its log may have been cut in part.")
+            .with_hint("firn serve --data continues it."));
+    }
     let (manifest, version) = match Manifest::read(&*disk, directory)? {
         Some((manifest, version)) if manifest.complete => (manifest, version),
         Some(_) => return create(disk, directory, lock, config),
@@ -160,6 +168,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
         database,
         cluster: ClusterId(database.0),
         follows: None,
+        follow_option: None,
         complete: false,
         checkpoint: 0,
         time: 0,

@@ -68,16 +68,15 @@ impl Engine {
         Ok(Replayer { engine, follower, targets, waiting: None, failure: None })
     }
 
-    fn expect_replica(&self) -> Result<&Replica> {
-        self.replica().ok_or_else(|| {
-            Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the database is no replica")
-        })
+    pub(crate) fn expect_replica(&self) -> Result<&Replica> {
+        self.replica().ok_or_else(no_replica)
     }
 
     /// The place up to which a replica has received the log. Error: 55000 if it is no replica.
     pub fn received(&self) -> Result<LogPoint> {
         self.expect_replica()?;
-        Ok(self.store_and_log().expect("a replica has a directory").1.received())
+        let (_, log) = self.store_and_log().expect("a replica has a directory");
+        log.received().ok_or_else(no_replica)
     }
 
     /// Stores the header of a segment of the primary's log: see [`firn_log::Log::receive_segment`].
@@ -108,7 +107,17 @@ impl Engine {
     }
 }
 
+#[cold]
+fn no_replica() -> Error {
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "the database is no replica")
+}
+
 impl Replayer {
+    /// The database.
+    pub(crate) fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
     /// The place up to which everything is visible.
     pub fn point(&self) -> LogPoint {
         self.follower.point()
@@ -139,7 +148,7 @@ impl Replayer {
         self.read_ahead()?;
         let Some(group) = self.waiting.take() else { return Ok(None) };
         let engine = self.engine.clone();
-        let replica = engine.replica().expect("it has been checked");
+        let replica = engine.expect_replica()?;
         replica.set_replayed(group.begin);
         if let Err(error) = self.replay_group(&group) {
             // To be tried again, unless a commit has been replayed in part.

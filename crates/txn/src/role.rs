@@ -1,9 +1,57 @@
 //! The role of a database: a primary, in which transactions write, or a replica, which only changes as the log of another server
 //! says ([`crate::replay`]). It is in the manifest.
+//!
+//! A replica becomes a primary while it is open ([`Replayer::promote`]): readers go on, and nothing is read again. A primary that
+//! hands over to a replica ([`Engine::hand_over`]) commits nothing any more, and is a replica when it is opened again.
 
 use crate::engine::Engine;
+use crate::manifest::{ClusterId, LOCK, Manifest};
+use crate::replay::Replayer;
+use firn_base::disk::Disk;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{Error, Lsn, Result, SqlState};
+use firn_log::{DatabaseId, LogPoint};
+use std::path::Path;
+
+/// What a database directory is, without opening it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DirectoryRole {
+    /// The database.
+    pub database: DatabaseId,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// The server whose log it follows, if it is a replica: `HOST:PORT`, or a URL.
+    pub upstream: Option<String>,
+    /// The server to follow that the operator has named last. The role may have changed since.
+    pub option: Option<String>,
+}
+
+impl DirectoryRole {
+    /// Reads that of a directory; `None` if it has no complete database. Errors as of opening it.
+    pub fn read(disk: &dyn Disk, directory: &Path) -> Result<Option<DirectoryRole>> {
+        let read = Manifest::read(disk, directory)?.map(|(manifest, _)| manifest);
+        Ok(read.filter(|manifest| manifest.complete).map(|manifest| DirectoryRole {
+            database: manifest.database,
+            cluster: manifest.cluster,
+            upstream: manifest.follows,
+            option: manifest.follow_option,
+        }))
+    }
+
+    /// Makes it the role of the directory that has this database, which is closed.
+    ///
+    /// Errors: 55000 if the directory has another database, or none; 55006 if it is open.
+    pub fn write(&self, disk: &dyn Disk, directory: &Path) -> Result<()> {
+        let _lock = disk.lock(&directory.join(LOCK))?;
+        let manifest = Manifest::read(disk, directory)?.map(|(manifest, _)| manifest);
+        let Some(manifest) = manifest.filter(|manifest| manifest.database == self.database) else {
+            let message = format!("there is another database in \"{}\", or none", directory.display());
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        };
+        let (follows, follow_option) = (self.upstream.clone(), self.option.clone());
+        Manifest { cluster: self.cluster, follows, follow_option, ..manifest }.write(disk, directory)
+    }
+}
 
 /// What makes a database a replica: it only changes as the log of another server says.
 #[derive(Debug)]
@@ -14,15 +62,30 @@ pub(crate) struct Replica {
     replayed: AtomicU64,
     /// A snapshot that is taken now sees everything before this position.
     visible: AtomicU64,
-    /// Whether a [`Replayer`](crate::Replayer) exists.
+    /// Whether a [`Replayer`] exists.
     pub is_replaying: AtomicBool,
+    /// Whether it has become a primary.
+    is_promoted: AtomicBool,
 }
 
 impl Replica {
     /// A replica that has replayed the log up to here.
     pub fn new(upstream: String, replayed: Lsn) -> Replica {
         let (visible, replayed) = (AtomicU64::new(replayed.0), AtomicU64::new(replayed.0));
-        Replica { upstream, replayed, visible, is_replaying: AtomicBool::new(false) }
+        Replica {
+            upstream,
+            replayed,
+            visible,
+            is_replaying: AtomicBool::new(false),
+            is_promoted: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it has become a primary.
+    #[inline]
+    pub fn is_promoted(&self) -> bool {
+        // Acquire: what a primary needs was made before.
+        self.is_promoted.load(Ordering::Acquire)
     }
 
     /// The beginning of the first group that has not been replayed completely.
@@ -74,6 +137,87 @@ impl Engine {
             None => self.last_position(),
         }
     }
+}
+
+impl Engine {
+    /// Lets a replica take over the database: nothing is committed any more. Returns where the log ends, which is on disk. From then on
+    /// the directory is that of a replica that follows `server`, `HOST:PORT` or a URL; the database is to be closed, and opened
+    /// again. In a replica that follows this server already, returns where the log ends that it has received.
+    ///
+    /// Errors: 55000 if it is a replica of another server, hands over to one, or has no directory. After any other one nothing is committed either: the database is
+    /// to be closed, and what it is when it is opened again depends on whether the directory has changed.
+    pub fn hand_over(&self, server: &str) -> Result<LogPoint> {
+        let (store, log) = self.store_and_log().ok_or_else(crate::engine::no_log)?;
+        match self.upstream() {
+            None => {}
+            Some(upstream) if upstream == server => return self.received(),
+            Some(upstream) => {
+                let message = "a replica cannot hand over the database";
+                return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                    .with_detail(format!("It follows {}.", address_of(upstream)))
+                    .with_hint("Only the primary, or a replica of it, can take part. Promote a replica that follows the primary."));
+            }
+        }
+        if self.successor.get_or_init(|| server.to_owned()) != server {
+            let message = "the database is being handed over to another replica";
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        log.refuse_appends(
+            Error::new(SqlState::ADMIN_SHUTDOWN, "the database is handed over to another server")
+                .with_hint(format!("Connect to {}, and try again.", address_of(server))),
+        );
+        log.wait_durable(log.appended_lsn())?;
+        let point = log.point()?;
+        let (_, cluster) = store.identity();
+        store.change_role(Some(server), cluster)?;
+        Ok(point)
+    }
+
+    /// Makes a replica that has replayed everything up to a point a primary, whose log is written from there on.
+    fn become_primary(&self, point: LogPoint) {
+        let replica = self.replica().expect("it is a replica");
+        // A checkpoint that begins meanwhile takes the same place in the log from either role.
+        let turn = self.commit.lock();
+        self.all_tables().iter().for_each(|table| table.choose_slots());
+        self.raise_position(point.lsn);
+        replica.is_promoted.store(true, Ordering::Release);
+        drop(turn);
+    }
+}
+
+impl Replayer {
+    /// Makes the replica a primary, once everything has been replayed that has been received, and nothing is received any more. An
+    /// epoch of its own begins. In another cluster, if one is given: then replicas of the former primary refuse to follow it, and it
+    /// refuses them.
+    ///
+    /// Readers go on, with their snapshots. Transactions that have begun before do not write (25006). Returns where the former
+    /// primary's log ends, and that of this one begins.
+    ///
+    /// Errors: 55000 if it is no replica any more, or not everything has been replayed; those of the disk, after which it may be
+    /// tried again.
+    pub fn promote(&mut self, cluster: Option<ClusterId>) -> Result<LogPoint> {
+        let engine = self.engine().clone();
+        let replica = engine.expect_replica()?;
+        let (store, log) = engine.store_and_log().expect("a replica has a directory");
+        let point = log.end_receiving()?;
+        if replica.replayed() != point.lsn {
+            let message = "the log has not been replayed up to its end";
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
+        let (_, present) = store.identity();
+        store.change_role(None, cluster.unwrap_or(present))?;
+        log.begin_to_write();
+        engine.become_primary(point);
+        // The epoch begins on disk. If the disk is full, the next commit fails, too, and says so.
+        let _ = engine.append_nothing().and_then(|end| log.wait_durable(end));
+        Ok(point)
+    }
+}
+
+#[cold]
+pub(crate) fn begun_in_replica() -> Error {
+    let message = "the transaction cannot write, since it began when the server was a replica";
+    Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, message).with_hint("Begin a new transaction.")
 }
 
 #[cold]

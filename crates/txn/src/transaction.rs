@@ -53,6 +53,8 @@ pub struct Transaction {
     snapshot_state: SnapshotState,
     isolation: Isolation,
     read_only: bool,
+    /// Whether it began when the database was a replica, and so has no redo.
+    is_of_replica: bool,
     /// Whether reads are noted to find out at the end whether a crash may undo anything that was read.
     tracks_read_durability: bool,
     /// Whether it may continue after an error, or after a rollback to a savepoint.
@@ -114,10 +116,9 @@ impl Transaction {
         seen: Lsn,
         isolation: Isolation,
         redo: Option<RedoBuffer>,
+        is_of_replica: bool,
     ) -> Transaction {
         let write_set = Some(WriteSet::new(snapshot.owner, redo));
-        // The commits of a replica are a serial history, each prefix of which is a state that a serializable reader may see.
-        let read_only = engine.is_replica();
         Transaction {
             engine,
             slot,
@@ -125,7 +126,9 @@ impl Transaction {
             seen,
             snapshot_state: SnapshotState::Held,
             isolation,
-            read_only,
+            // The commits of a replica are a serial history, each prefix of which is a state that a serializable reader may see.
+            read_only: is_of_replica,
+            is_of_replica,
             tracks_read_durability: false,
             continues_after_error: true,
             write_set,
@@ -136,6 +139,15 @@ impl Transaction {
             bulk: Bulk::default(),
             deferred: None,
             trusts_references: None,
+        }
+    }
+
+    /// Error: 25006 in a replica, and if it began when the database was one.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        match self.is_of_replica {
+            false => Ok(()),
+            true => Err(self.engine.check_writable().err().unwrap_or_else(crate::role::begun_in_replica)),
         }
     }
 

@@ -111,9 +111,9 @@ impl Copy {
     fn receive(&mut self, origin: &Origin, most: usize, random: &mut Random) -> Result<bool> {
         let (mut follower, mut sent) = match self.follower.take() {
             Some(connected) => connected,
-            None => (origin.log.follow("a copy", self.log.received())?, None),
+            None => (origin.log.follow("a copy", self.log.received().unwrap())?, None),
         };
-        assert!(follower.point() == self.log.received());
+        assert!(follower.point() == self.log.received().unwrap());
         let mut headers: Vec<SegmentHeader> = Vec::new();
         let mut bytes = Vec::new();
         headers.extend(follower.segment());
@@ -137,7 +137,7 @@ impl Copy {
                 self.until_it_succeeds(random, |log| log.receive(&group).map(drop));
             }
         }
-        assert!(follower.point() == self.log.received());
+        assert!(follower.point() == self.log.received().unwrap());
         self.follower = Some((follower, sent));
         Ok(is_some)
     }
@@ -151,14 +151,14 @@ impl Copy {
                     _ => self.disk.fail_after_operations(random.uniform(0, 4) as u64, Fault::Full),
                 }
             }
-            let before = self.log.received();
+            let before = self.log.received().unwrap();
             let outcome = work(&self.log);
             self.disk.heal();
             match outcome {
                 Ok(()) => return,
                 Err(error) => {
                     assert_eq!(error.state(), SqlState::DISK_FULL, "{error}");
-                    assert!(self.log.received() == before);
+                    assert!(self.log.received().unwrap() == before);
                 }
             }
         }
@@ -166,19 +166,19 @@ impl Copy {
 
     fn flush(&self) {
         self.log.wait_durable(self.log.appended_lsn()).unwrap();
-        assert!(self.log.point().unwrap() == self.log.received());
-        assert_eq!(self.log.durable_lsn(), self.log.received().lsn);
+        assert!(self.log.point().unwrap() == self.log.received().unwrap());
+        assert_eq!(self.log.durable_lsn(), self.log.received().unwrap().lsn);
     }
 
     fn restart(&mut self, from: LogPoint, random: &mut Random) {
-        let (durable, received) = (self.log.durable_lsn(), self.log.received());
+        let (durable, received) = (self.log.durable_lsn(), self.log.received().unwrap());
         let is_cut = random.uniform(0, 1) == 0;
         let disk = if is_cut { self.disk.after_power_cut(random) } else { self.disk.after_kill() };
         let end = end_in(&disk, from);
         assert!(end.lsn >= durable && end.lsn <= received.lsn, "{end:?} {durable:?} {received:?}");
         assert!(is_cut || end == received);
         (self.log, self.disk, self.follower) = (open_copy(&disk, end).unwrap(), disk, None);
-        assert!(self.log.received() == end && self.log.point().unwrap() == end);
+        assert!(self.log.received().unwrap() == end && self.log.point().unwrap() == end);
         // Opening has made it durable.
         assert_eq!(self.log.durable_lsn(), end.lsn);
         let again = self.disk.after_power_cut(random);
@@ -255,12 +255,12 @@ fn a_received_log_is_the_origin_byte_for_byte_whatever_happens() {
         origin.finish(random);
         while copy.receive(&origin, 3, random).unwrap() {}
         copy.flush();
-        assert!(copy.log.received() == origin.log.point().unwrap());
+        assert!(copy.log.received().unwrap() == origin.log.point().unwrap());
         assert_same(&groups_in(&copy.disk.after_kill(), LogPoint::START), &origin.groups);
-        assert_same_files(&origin.disk, &copy.disk, copy.log.received());
+        assert_same_files(&origin.disk, &copy.disk, copy.log.received().unwrap());
 
         // The copy continues as a log of its own.
-        let end = copy.log.received();
+        let end = copy.log.received().unwrap();
         let disk = copy.disk.after_power_cut(random);
         let log = open(&disk, end).unwrap();
         assert!(log.epoch().0 > end.epoch.0);
@@ -316,7 +316,7 @@ fn a_received_log_is_truncated_up_to_its_pins() {
         pins.clear();
         while copy.receive(&origin, 3, random).unwrap() {}
         copy.flush();
-        let end = copy.log.received();
+        let end = copy.log.received().unwrap();
         truncate(&copy.log, end.lsn);
         let left = log_files(&copy.disk);
         assert!(left.len() <= 2, "{left:?}");
@@ -327,7 +327,7 @@ fn a_received_log_is_truncated_up_to_its_pins() {
         let rest = groups_in(&copy.disk.after_power_cut(random), end);
         let from = origin.groups.iter().position(|group| group.begin == end.lsn).unwrap();
         assert_same(&rest, &origin.groups[from..]);
-        assert_same_files(&origin.disk, &copy.disk, copy.log.received());
+        assert_same_files(&origin.disk, &copy.disk, copy.log.received().unwrap());
     }
 }
 
@@ -341,9 +341,9 @@ fn groups_that_do_not_follow_are_refused_and_change_nothing() {
     copy.log.receive_segment(&follower.segment().unwrap().encode()).unwrap();
     let groups: Vec<Vec<u8>> = origin.groups.iter().map(|group| group.bytes().to_vec()).collect();
     let refused = |log: &Log, bytes: &[u8]| {
-        let before = log.received();
+        let before = log.received().unwrap();
         assert_eq!(log.receive(bytes).unwrap_err().state(), SqlState::DATA_CORRUPTED);
-        assert!(log.received() == before);
+        assert!(log.received().unwrap() == before);
     };
     refused(&copy.log, &groups[1]);
     for at in 0..groups[0].len() {
@@ -364,7 +364,7 @@ fn groups_that_do_not_follow_are_refused_and_change_nothing() {
     let foreign = other.log.follow("f", LogPoint::START).unwrap().segment().unwrap();
     assert!(copy.log.receive_segment(&foreign.encode()).is_err());
     while let Some(group) = follower.next_group(Lsn(u64::MAX)).unwrap() {
-        if group.begin >= copy.log.received().lsn {
+        if group.begin >= copy.log.received().unwrap().lsn {
             for header in follower.segments_of(&group) {
                 copy.log.receive_segment(&header.encode()).unwrap();
             }

@@ -6,6 +6,8 @@ use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use firn_base::{Error, Result, SqlState, clock};
 use firn_replica::following::{Following, FollowingState, Options};
+use firn_replica::promotion::Promotion;
+use firn_replica::rejoin::{Rejoined, interrupted, rejoin};
 use firn_replica::{Channel, Senders, join};
 use firn_session::Database;
 use firn_txn::DirectoryRole;
@@ -29,6 +31,8 @@ struct Server {
     senders: Senders,
     /// Set once its connections are lost.
     is_cut: Arc<Mutex<Arc<AtomicBool>>>,
+    /// Whether its database is to be opened again, since it has handed over.
+    has_given_up: Arc<Mutex<bool>>,
 }
 
 impl Server {
@@ -42,7 +46,8 @@ impl Server {
         let database = self.database.lock().clone();
         let database =
             database.ok_or_else(|| Error::new(SqlState::CONNECTION_FAILURE, "connection refused"))?;
-        Ok(connect_with(&database, &self.senders, &self.is_cut.lock()))
+        let has_given_up = self.has_given_up.clone();
+        Ok(connect_with(&database, &self.senders, &self.is_cut.lock(), move || *has_given_up.lock() = true))
     }
 
     /// Ends, with all connections.
@@ -57,7 +62,8 @@ impl Server {
 struct Replica {
     database: Database,
     following: Following,
-    superseded: Arc<AtomicBool>,
+    /// Why it follows no more.
+    ended: Arc<Mutex<Option<FollowingState>>>,
 }
 
 impl Replica {
@@ -68,25 +74,29 @@ impl Replica {
     }
 
     fn open(disk: &Arc<SimulatedDisk>, server: &Server) -> Replica {
-        join::finish(&**disk, Path::new(REPLICA)).unwrap();
-        let database = open_at(disk, REPLICA).unwrap();
-        let superseded = Arc::new(AtomicBool::new(false));
+        Replica::open_at(disk, REPLICA, server)
+    }
+
+    fn open_at(disk: &Arc<SimulatedDisk>, directory: &str, server: &Server) -> Replica {
+        join::finish(&**disk, Path::new(directory)).unwrap();
+        let database = open_at(disk, directory).unwrap();
+        let ended = Arc::new(Mutex::default());
         let options = Options {
             name: "r".to_owned(),
             disk: disk.clone(),
-            directory: REPLICA.into(),
+            directory: directory.into(),
             connect: Box::new({
                 let server = server.clone();
                 move || server.connect().map(|pipe| Box::new(pipe) as Box<dyn Channel>)
             }),
             report: Box::new(|_| {}),
-            superseded: Box::new({
-                let superseded = superseded.clone();
-                move || superseded.store(true, Ordering::SeqCst)
+            ended: Box::new({
+                let ended = ended.clone();
+                move |state| *ended.lock() = Some(state)
             }),
         };
         let following = Following::start(database.engine().clone(), options).unwrap();
-        Replica { database, following, superseded }
+        Replica { database, following, ended }
     }
 
     /// Waits until it shows what the primary does.
@@ -243,7 +253,7 @@ fn a_replica_that_was_away_resumes_from_its_own_log() {
         replica.compare(&ledger.database);
         assert_eq!(last_id(&replica.database), ledger.entries.len() as i64 - 1);
     }
-    assert!(!replica.superseded.load(Ordering::SeqCst));
+    assert_eq!(*replica.ended.lock(), None);
     replica.stop();
 }
 
@@ -265,7 +275,7 @@ fn a_replica_that_is_too_far_behind_begins_anew() {
     }
     let replica = Replica::open(&other, &server);
     assert_eq!(contents(&replica.database), seen, "it can be read meanwhile");
-    wait_until("it is copied anew", || replica.superseded.load(Ordering::SeqCst));
+    wait_until("it is copied anew", || replica.ended.lock().is_some());
     assert_eq!(replica.following.watch().status().state, FollowingState::Superseded);
     replica.stop();
     let replica = Replica::open(&other, &server);
@@ -402,4 +412,191 @@ fn a_full_disk_of_a_replica_delays_it_and_loses_nothing() {
         replica.compare(&ledger.database);
     }
     replica.stop();
+}
+
+/// Everything that has been asked of a promotion without time.
+const SOON: Duration = Duration::from_secs(60);
+
+fn to_hand_over() -> Promotion {
+    Promotion::Handover { server: "replica:1".to_owned() }
+}
+
+/// Waits until a server has given up its database, and opens it again, as a replica of `new`.
+fn reopen_as_replica(disk: &Arc<SimulatedDisk>, server: &Server, ledger: Ledger, new: &Server) -> Replica {
+    wait_until("the primary gives up", || *server.has_given_up.lock());
+    server.end();
+    drop(ledger);
+    let former = Replica::open_at(disk, "/data", new);
+    assert_eq!(former.database.engine().upstream(), Some("replica:1"));
+    former
+}
+
+#[test]
+fn a_primary_hands_over_to_a_replica_and_back_beside_readers() {
+    let (mut disk, mut other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    ledger.commit(20);
+    ledger.load();
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    replica.compare(&ledger.database);
+    let mut reader = replica.database.connect();
+    reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ").unwrap();
+    let count = "SELECT count(*) FROM ledger";
+    assert_eq!(reader.query_row_as::<i64>(count, ()).unwrap(), Some(20));
+    let mut open = ledger.database.connect();
+    open.execute("BEGIN; INSERT INTO ledger VALUES (-1, 'never')").unwrap();
+    ledger.connection.execute("SET synchronous_commit = off").unwrap();
+    ledger.commit(20);
+    replica.following.watch().pause(true);
+    let expected = contents(&ledger.database);
+
+    let promoted = replica.following.watch().promote(to_hand_over(), Some(SOON), &|| Ok(())).unwrap();
+    assert!(promoted.unwrap().is_same_place(&ledger.database.engine().log_point().unwrap()));
+    let error = open.execute("COMMIT").unwrap_err();
+    assert_eq!(error.state(), SqlState::ADMIN_SHUTDOWN, "{error}");
+    assert!(error.hint().unwrap().contains("replica:1"), "{error:?}");
+    drop(open);
+    assert_eq!(contents(&replica.database), expected);
+    assert_eq!(replica.following.watch().status().state, FollowingState::Promoted);
+    assert!(!replica.database.engine().is_replica());
+    // A reader from before reads on, and does not write.
+    assert_eq!(reader.query_row_as::<i64>(count, ()).unwrap(), Some(20));
+    let error = reader.execute("INSERT INTO ledger VALUES (-1, 'never')").unwrap_err();
+    assert_eq!(error.state(), SqlState::READ_ONLY_SQL_TRANSACTION);
+    drop(reader);
+
+    let new = Server::of(&replica.database);
+    let entries = std::mem::take(&mut ledger.entries);
+    let former = reopen_as_replica(&disk, &server, ledger, &new);
+    let database = replica.database.clone();
+    let mut ledger = Ledger { connection: database.connect(), database, entries };
+    ledger.commit(20);
+    ledger.load();
+    former.compare(&ledger.database);
+    assert_eq!(last_id(&former.database), 59);
+    // Both are what they are now also after they were opened again.
+    former.stop();
+    replica.stop();
+    let entries = std::mem::take(&mut ledger.entries);
+    drop(ledger);
+    new.end();
+    (disk, other) = (disk.after_kill(), other.after_kill());
+    let database = open_at(&other, REPLICA).unwrap();
+    let mut ledger = Ledger { connection: database.connect(), database, entries };
+    let new = Server::of(&ledger.database);
+    let former = Replica::open_at(&disk, "/data", &new);
+    ledger.commit(5);
+    former.compare(&ledger.database);
+    // And back, with the name by which the other one knows it.
+    let back = Promotion::Handover { server: "data:1".to_owned() };
+    former.following.watch().promote(back, Some(SOON), &|| Ok(())).unwrap().unwrap();
+    former.database.connect().execute("INSERT INTO ledger VALUES (1000, 'back')").unwrap();
+    former.stop();
+}
+
+#[test]
+fn a_handover_is_refused_or_given_up_without_harm() {
+    let (disk, other, third) = (SimulatedDisk::new(), SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    replica.compare(&ledger.database);
+    // A replica of a replica: its server has nothing to hand over.
+    let relay = Server::of(&replica.database);
+    let last = Replica::make(&third, &relay);
+    let error = last.following.watch().promote(to_hand_over(), Some(SOON), &|| Ok(())).unwrap_err();
+    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+    ledger.commit(5);
+    last.compare(&ledger.database);
+    // The primary cannot be reached.
+    server.end();
+    let watch = replica.following.watch();
+    let short = Duration::from_millis(300);
+    assert_eq!(watch.promote(to_hand_over(), Some(short), &|| Ok(())).unwrap(), None);
+    let cancelled = || Err(Error::new(SqlState::QUERY_CANCELED, "cancelled"));
+    assert_eq!(
+        watch.promote(to_hand_over(), Some(SOON), &cancelled).unwrap_err().state(),
+        SqlState::QUERY_CANCELED
+    );
+    *server.database.lock() = Some(ledger.database.clone());
+    ledger.commit(5);
+    replica.compare(&ledger.database);
+    clock::sleep(short);
+    assert!(replica.database.engine().is_replica());
+    ledger.commit(5);
+    last.compare(&ledger.database);
+    last.stop();
+    replica.stop();
+}
+
+#[test]
+fn what_the_new_primary_does_not_have_is_given_up_wherever_rejoining_is_interrupted() {
+    for with_checkpoint in [false, true] {
+        let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+        let mut ledger = Ledger::new(&disk);
+        ledger.commit(20);
+        let server = Server::of(&ledger.database);
+        let replica = Replica::make(&other, &server);
+        replica.compare(&ledger.database);
+        ledger.database.checkpoint().unwrap();
+        server.end();
+        // Nobody gets these, in two epochs and several segments.
+        ledger.commit(20);
+        let entries = std::mem::take(&mut ledger.entries);
+        drop(ledger);
+        let database = open(&disk);
+        let mut ledger = Ledger { connection: database.connect(), database, entries };
+        ledger.load();
+        ledger.commit(20);
+        ledger.load();
+        if with_checkpoint {
+            ledger.database.checkpoint().unwrap();
+        }
+        drop(ledger);
+
+        let watch = replica.following.watch();
+        watch.promote(Promotion::Forced, Some(SOON), &|| Ok(())).unwrap().unwrap();
+        let database = replica.database.clone();
+        let (mut connection, new) = (database.connect(), Server::of(&database));
+        connection.execute("INSERT INTO ledger VALUES (20, 'another one')").unwrap();
+        let mut random = Random::seeded(5);
+        let mut operations = 0;
+        loop {
+            let broken = disk.after_kill();
+            broken.fail_after_operations(operations, Fault::Broken);
+            let rejoin_on = |disk: &Arc<SimulatedDisk>| {
+                let dynamic: Arc<dyn Disk> = disk.clone();
+                let connect = || new.connect().map(|pipe| Box::new(pipe) as Box<dyn Channel>);
+                rejoin(&dynamic, Path::new("/data"), &connect, &|| false, "replica:1", "former")
+            };
+            let done = rejoin_on(&broken);
+            let cut = if random.uniform(1, 2) == 1 {
+                broken.after_kill()
+            } else {
+                broken.after_power_cut(&mut random)
+            };
+            match &done {
+                Ok(Rejoined::Copied) => assert!(with_checkpoint),
+                Ok(rejoined) => assert!(matches!(rejoined, Rejoined::Cut { .. }) && !with_checkpoint),
+                Err(_) => {
+                    if let Some(server) = interrupted(&*cut, Path::new("/data")).unwrap() {
+                        assert_eq!(server, "replica:1");
+                        let error = open_at(&cut, "/data").map(drop).unwrap_err();
+                        assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+                    }
+                    rejoin_on(&cut).unwrap();
+                }
+            }
+            let former = Replica::open_at(&cut, "/data", &new);
+            former.compare(&database);
+            former.stop();
+            if done.is_ok() {
+                break;
+            }
+            operations += 1 + operations / 8;
+        }
+        drop(connection);
+        replica.stop();
+    }
 }

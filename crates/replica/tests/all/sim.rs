@@ -1,18 +1,20 @@
 //! A simulation of a primary and its replicas on one thread: each seed is one sequence of steps, with clients, readers, lost
-//! connections, kills, power cuts and full disks.
+//! connections, kills, power cuts and full disks. Replicas take over: the primary hands over to them, or they are promoted by force while
+//! it is alive, and the others rejoin.
 //!
 //! The engines have no threads. What is sent waits in queues until the simulation delivers it, message by message. Whenever a replica
 //! has replayed a commit whose state was noted when the primary made it, its tables must be the same, with the ids of all rows.
 
-use crate::support::{Pipe, config, connect};
+use crate::support::{config, connect};
 use arrow_array::Array;
 use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{ColumnId, Result, SqlState};
-use firn_replica::{Channel, Peer, Received, Receiver, Senders, Serving, join};
+use firn_replica::rejoin::{Rejoined, rejoin};
+use firn_replica::{Channel, Peer, Received, Receiver, Senders, Serving, Taken, join};
 use firn_session::{Connection, Database};
-use firn_txn::{Engine, Isolation, Replayer, pin};
+use firn_txn::{ClusterId, Engine, Isolation, Replayer, pin};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -21,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const DATA: &str = "/data";
-const REPLICAS: usize = 2;
+const NODES: usize = 3;
 
 type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
@@ -51,10 +53,12 @@ impl Channel for End {
 
 /// A connection of a replica.
 struct Link {
+    /// The node that serves it.
+    upstream: usize,
     serving: Serving,
     receiver: Receiver,
     to_replica: Queue,
-    to_primary: Queue,
+    to_server: Queue,
 }
 
 /// A reader of a replica, and what it has seen.
@@ -63,11 +67,14 @@ struct Reader {
     seen: String,
 }
 
-struct Replica {
+struct Node {
     disk: Arc<SimulatedDisk>,
     database: Database,
+    /// Of a replica.
     replayer: Option<Replayer>,
     link: Option<Link>,
+    /// Whom it follows, if it is a replica.
+    upstream: usize,
     readers: Vec<Reader>,
     /// It cannot connect before this step.
     away_until: usize,
@@ -84,15 +91,24 @@ pub struct Counts {
     pub begun_anew: usize,
     pub refused_by_disk: usize,
     pub readings: usize,
+    pub handovers: usize,
+    /// The primary has given up, and the connection was lost before the replica knew.
+    pub left_alone: usize,
+    pub forced: usize,
+    pub cut: usize,
+    pub copied: usize,
 }
 
 struct World {
     random: Random,
     step: usize,
-    disk: Arc<SimulatedDisk>,
-    primary: Database,
-    client: Connection,
-    replicas: Vec<Replica>,
+    nodes: Vec<Node>,
+    /// Of the primary, if there is one.
+    client: Option<Connection>,
+    /// Which node is a primary, or was one last.
+    primary: usize,
+    /// Which one takes over while there is none.
+    successor: usize,
     /// The state at some commit times.
     ledger: BTreeMap<u64, String>,
     /// The newest commit whose client got an acknowledgement that waits for the disk.
@@ -149,100 +165,120 @@ fn read(connection: &mut Connection) -> String {
     format!("{scanned} {}", connection.query_row_as::<String>(found, ()).unwrap().unwrap())
 }
 
+fn address(node: usize) -> String {
+    format!("node{node}:1")
+}
+
 impl World {
     fn new(seed: u64) -> World {
         let disk = SimulatedDisk::new();
-        let primary = open(&disk);
-        let mut client = primary.connect();
+        let database = open(&disk);
+        let mut client = database.connect();
         client.execute("CREATE TABLE ledger (id bigint PRIMARY KEY, text text)").unwrap();
         client.execute("CREATE SEQUENCE numbers").unwrap();
         let mut world = World {
             random: Random::seeded(seed),
             step: 0,
-            disk,
-            primary,
-            client,
-            replicas: Vec::new(),
+            nodes: vec![Node::of(disk, database)],
+            client: Some(client),
+            primary: 0,
+            successor: 0,
             ledger: BTreeMap::new(),
             acknowledged: 0,
             next: 0,
             trace: Vec::new(),
             counts: Counts::default(),
         };
-        for _ in 0..REPLICAS {
+        for _ in 1..NODES {
             let disk = SimulatedDisk::new();
             let dynamic: Arc<dyn Disk> = disk.clone();
-            join::join(&dynamic, Path::new(DATA), &mut world.connect_to_copy(), "primary:1", "r").unwrap();
-            let replica = Replica::open(disk);
-            world.replicas.push(replica);
+            let mut pipe = connect(&world.nodes[0].database);
+            join::join(&dynamic, Path::new(DATA), &mut pipe, &address(0), "r").unwrap();
+            world.nodes.push(Node::open(disk));
         }
         world
-    }
-
-    fn connect_to_copy(&self) -> Pipe {
-        connect(&self.primary)
     }
 
     fn one_in(&mut self, many: i64) -> bool {
         self.random.uniform(1, many) == 1
     }
 
-    fn any_replica(&mut self) -> usize {
-        self.random.uniform(0, REPLICAS as i64 - 1) as usize
+    fn any_node(&mut self) -> usize {
+        self.random.uniform(0, NODES as i64 - 1) as usize
+    }
+
+    fn has_primary(&self) -> bool {
+        self.client.is_some()
     }
 
     fn run(&mut self, steps: usize) {
         for step in 0..steps {
             self.step = step;
-            let (kind, at) = (self.random.uniform(0, 99), self.any_replica());
+            let (kind, at) = (self.random.uniform(0, 99), self.any_node());
             match kind {
                 0..=19 => self.commit(),
                 20..=34 => self.send(at),
                 35..=64 => self.deliver(at),
                 65..=79 => self.replay(at),
-                80..=86 => self.replicas[at].read(&mut self.random, &mut self.counts),
-                87..=89 => self.primary.engine().flush_log().unwrap(),
-                90..=91 => drop(self.primary.engine().work_in_background()),
-                92..=93 => drop(self.replicas[at].database.engine().work_in_background()),
-                94 => self.primary.checkpoint().unwrap(),
-                95 => self.replicas[at].checkpoint(&mut self.counts),
+                80..=86 => self.nodes[at].read(&mut self.random, &mut self.counts),
+                87..=89 => self.nodes[self.primary].database.engine().flush_log().unwrap(),
+                90..=93 => drop(self.nodes[at].database.engine().work_in_background()),
+                94..=95 => self.nodes[at].checkpoint(&mut self.counts),
                 96 => self.lose_connection(at),
-                97 => self.end_replica(at),
-                98 if self.one_in(3) => self.end_primary(),
+                97 if at != self.primary || self.one_in(3) => self.end_node(at),
+                98 if self.one_in(8) => self.promote_by_force(at),
+                98 => self.hand_over_to(at),
                 _ => self.break_disk(at),
             }
-            let replica = &self.replicas[at];
-            self.trace.push((kind as usize, at, replica.database.engine().now().0));
+            self.trace.push((kind as usize, at, self.nodes[at].database.engine().now().0));
         }
-        // In the end all of them have everything.
-        self.primary.engine().flush_log().unwrap();
-        for at in 0..REPLICAS {
-            self.replicas[at].disk.heal();
-            self.replicas[at].away_until = 0;
-            let mut rounds = 0;
-            let end = self.primary.engine().log_point().unwrap().lsn;
-            while self.replicas[at].database.engine().visible_lsn() < end {
-                self.send(at);
-                while self.replicas[at].link.as_ref().is_some_and(Link::has_messages) {
-                    self.deliver(at);
-                }
-                self.replay(at);
-                rounds += 1;
-                assert!(rounds < 10_000, "a replica catches up");
-            }
-            assert_eq!(state(&self.replicas[at].database), state(&self.primary));
+        // In the end there is a primary, and all others have everything.
+        for node in &mut self.nodes {
+            node.disk.heal();
+            node.away_until = 0;
         }
+        let mut rounds = 0;
+        while !self.has_primary() {
+            self.ask_for_handover(self.successor);
+            (0..NODES).for_each(|at| self.follow(at));
+            rounds += 1;
+            assert!(rounds < 10_000, "a replica takes over");
+        }
+        self.commit();
+        let engine = self.nodes[self.primary].database.engine().clone();
+        engine.flush_log().unwrap();
+        let end = engine.log_point().unwrap().lsn;
+        drop(engine);
+        let is_behind = |node: &Node| node.replayer.is_some() && node.database.engine().visible_lsn() < end;
+        while self.nodes.iter().any(is_behind) {
+            (0..NODES).for_each(|at| self.follow(at));
+            rounds += 1;
+            let upstreams: Vec<usize> = self.nodes.iter().map(|node| node.upstream).collect();
+            assert!(rounds < 20_000, "a replica catches up, the primary is {}: {upstreams:?}", self.primary);
+        }
+        let expected = state(&self.nodes[self.primary].database);
+        self.nodes.iter().for_each(|node| assert_eq!(state(&node.database), expected));
+    }
+
+    /// Lets a replica receive and replay what there is.
+    fn follow(&mut self, at: usize) {
+        self.send(at);
+        while self.nodes[at].link.as_ref().is_some_and(Link::has_messages) {
+            self.deliver(at);
+        }
+        self.replay(at);
     }
 
     /// A client's transaction.
     fn commit(&mut self) {
         let (id, kind) = (self.next, self.random.uniform(0, 19));
-        self.next += 1;
         let old = self.random.uniform(0, id.max(1));
         let waits = !self.one_in(4);
-        let setting = if waits { "on" } else { "off" };
-        self.client.execute(&format!("SET synchronous_commit = {setting}")).unwrap();
         let long = "long ".repeat(self.random.uniform(0, 20) as usize);
+        let Some(client) = &mut self.client else { return };
+        self.next += 1;
+        let setting = if waits { "on" } else { "off" };
+        client.execute(&format!("SET synchronous_commit = {setting}")).unwrap();
         let sql = match kind {
             0..=6 => format!("INSERT INTO ledger VALUES ({id}, '{long}{id}')"),
             7..=9 => format!("UPDATE ledger SET text = text || '{id}' WHERE id % 7 = {}", old % 7),
@@ -264,82 +300,159 @@ impl World {
             18 => "SELECT nextval('numbers')".to_owned(),
             _ => "TRUNCATE ledger".to_owned(),
         };
-        let before = self.primary.engine().now().0;
-        if let Err(error) = self.client.execute(&sql) {
-            // A key that was changed to one that exists.
-            assert_eq!(error.state(), SqlState::UNIQUE_VIOLATION, "{error}");
+        let engine = self.nodes[self.primary].database.engine().clone();
+        let before = engine.now().0;
+        if let Err(error) = client.execute(&sql) {
+            // A key that was changed to one that exists; a server that hands over; a full disk.
+            let expected = [SqlState::UNIQUE_VIOLATION, SqlState::ADMIN_SHUTDOWN, SqlState::DISK_FULL];
+            assert!(expected.contains(&error.state()), "{error}");
+            client.execute("ROLLBACK").unwrap();
+            self.counts.refused_by_disk += usize::from(error.state() == SqlState::DISK_FULL);
             return;
         }
         self.counts.commits += 1;
-        let now = self.primary.engine().now().0;
+        let now = engine.now().0;
         // What draws from a sequence is not made durable by itself.
         if waits && now > before && kind != 18 {
             self.acknowledged = now;
         }
         if self.one_in(3) {
-            self.ledger.insert(now, state(&self.primary));
+            self.ledger.insert(now, state(&self.nodes[self.primary].database));
         }
     }
 
-    /// The primary sends what there is to a replica, which connects if it is not connected.
+    /// A server sends what there is to a replica, which connects if it is not connected.
     fn send(&mut self, at: usize) {
-        let replica = &mut self.replicas[at];
-        let Some(link) = &mut replica.link else {
-            if self.step >= replica.away_until {
-                replica.link = Some(Link::begin(&self.primary, &replica.database));
+        let upstream = self.nodes[at].upstream;
+        if self.nodes[at].replayer.is_none() {
+            return;
+        }
+        let Some(link) = &mut self.nodes[at].link else {
+            if self.step >= self.nodes[at].away_until {
+                let link = Link::begin(upstream, &self.nodes[upstream].database, &self.nodes[at].database);
+                self.nodes[at].link = Some(link);
             }
             return;
         };
         let mut end = End { outgoing: link.to_replica.clone() };
         if link.serving.send_some(&mut end).is_err() {
-            replica.link = None;
+            self.end_link(at);
         }
     }
 
-    /// Delivers one message to the primary or to a replica, if one waits.
+    /// Delivers one message to a server or to its replica, if one waits.
     fn deliver(&mut self, at: usize) {
-        let to_primary = self.one_in(2);
-        let replica = &mut self.replicas[at];
-        let Some(link) = &mut replica.link else { return };
-        let message = if to_primary { link.to_primary.borrow_mut().pop_front() } else { None };
+        let to_server = self.one_in(2);
+        let Some(link) = &mut self.nodes[at].link else { return };
+        let message = if to_server { link.to_server.borrow_mut().pop_front() } else { None };
         if let Some(message) = message {
             let mut end = End { outgoing: link.to_replica.clone() };
-            if let Err(error) = link.serving.take(&message, &mut end) {
-                let is_gone = error.state() == SqlState::UNDEFINED_FILE
-                    || error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
-                replica.link = None;
-                assert!(is_gone, "{error}");
-                self.begin_anew(at);
+            let asks = link.serving.is_sending();
+            match link.serving.take(&message, &mut end) {
+                Ok(()) if link.serving.is_handed_over() => self.end_link(at),
+                Ok(()) => {}
+                // It does not follow the primary, or another one takes over.
+                Err(error) if asks => {
+                    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+                    self.end_link(at);
+                }
+                Err(error) => {
+                    self.end_link(at);
+                    // The one that takes over does not have everything yet.
+                    if error.state() != SqlState::CANNOT_CONNECT_NOW || self.has_primary() {
+                        assert_eq!(error.state(), SqlState::UNDEFINED_FILE, "{error}");
+                        self.begin_anew(at);
+                    }
+                }
             }
             return;
         }
         let Some(message) = link.to_replica.borrow_mut().pop_front() else { return };
-        let mut end = End { outgoing: link.to_primary.clone() };
-        let taken = link.receiver.take(&message, &mut end);
-        let answered = match taken {
-            Ok(_) if link.to_replica.borrow().is_empty() && link.serving.is_sending() => {
-                link.receiver.answer(&mut end).map(drop)
+        let mut end = End { outgoing: link.to_server.clone() };
+        match link.receiver.take(&message, &mut end) {
+            Ok(Taken::HandedOver) => {
+                link.receiver.answer(&mut end).unwrap();
+                // The answer arrives, or is lost.
+                while self.nodes[at].link.as_ref().is_some_and(Link::has_messages) && !self.one_in(4) {
+                    self.deliver_to_server(at);
+                }
+                self.end_link(at);
+                self.promote(at, None);
+                self.counts.handovers += 1;
+                return;
             }
-            other => other.map(drop),
-        };
-        if let Err(error) = answered {
-            assert!(error.state() == SqlState::DISK_FULL, "{error}");
-            self.counts.refused_by_disk += 1;
-            replica.link = None;
+            Ok(_) if link.to_replica.borrow().is_empty() && link.serving.is_sending() => {
+                if let Err(error) = link.receiver.answer(&mut end) {
+                    assert!(error.state() == SqlState::DISK_FULL, "{error}");
+                    self.counts.refused_by_disk += 1;
+                    self.end_link(at);
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                assert!(error.state() == SqlState::DISK_FULL, "{error}");
+                self.counts.refused_by_disk += 1;
+                self.end_link(at);
+            }
         }
     }
 
+    fn deliver_to_server(&mut self, at: usize) {
+        let Some(link) = &mut self.nodes[at].link else { return };
+        let Some(message) = link.to_server.borrow_mut().pop_front() else { return };
+        let mut end = End { outgoing: link.to_replica.clone() };
+        // What follows may not be retained any more.
+        let _ = link.serving.take(&message, &mut end);
+    }
+
+    /// Ends the connection of a replica. A primary that has given up is opened again as a replica.
+    fn end_link(&mut self, at: usize) {
+        let Some(link) = self.nodes[at].link.take() else { return };
+        if link.serving.has_given_up() {
+            let former = link.upstream;
+            drop(link);
+            self.counts.left_alone += usize::from(self.nodes[at].replayer.is_some());
+            self.reopen(former, |node| node.disk.after_kill());
+            assert!(self.nodes[former].replayer.is_some(), "it is a replica");
+            self.nodes[former].upstream = at;
+        }
+    }
+
+    /// Closes a database, and opens it again on what `disk` returns.
+    fn reopen(&mut self, at: usize, disk: impl FnOnce(&mut Node) -> Arc<SimulatedDisk>) {
+        for other in (0..NODES).filter(|other| *other != at) {
+            if self.nodes[other].link.as_ref().is_some_and(|link| link.upstream == at) {
+                self.nodes[other].link = None;
+            }
+        }
+        if at == self.primary {
+            self.client = None;
+        }
+        let (upstream, before) = (self.nodes[at].upstream, self.nodes[at].database.engine().now());
+        let disk = disk(&mut self.nodes[at]);
+        disk.heal();
+        self.nodes[at] = Node::open(disk);
+        self.nodes[at].upstream = upstream;
+        let is_replica = self.nodes[at].replayer.is_some();
+        assert!(!is_replica || self.nodes[at].database.engine().now() >= before || at == self.primary);
+        if !is_replica {
+            assert_eq!(at, self.primary, "no other one is a primary");
+            self.client = Some(self.nodes[at].database.connect());
+        }
+        self.compare(at);
+    }
+
     fn replay(&mut self, at: usize) {
-        let replica = &mut self.replicas[at];
-        let replayer = replica.replayer.as_mut().expect("it is open");
         let limit = self.random.uniform(1, 3);
+        let node = &mut self.nodes[at];
+        let Some(replayer) = &mut node.replayer else { return };
         for _ in 0..limit {
             if replayer.replay_next().unwrap().is_none() {
                 return;
             }
-            if let Some(expected) = self.ledger.get(&replica.database.engine().now().0) {
+            if let Some(expected) = self.ledger.get(&node.database.engine().now().0) {
                 assert!(
-                    *expected == state(&replica.database),
+                    *expected == state(&node.database),
                     "step {}: a replica shows another state",
                     self.step
                 );
@@ -351,104 +464,201 @@ impl World {
     fn lose_connection(&mut self, at: usize) {
         self.counts.lost_connections += 1;
         let away = self.random.uniform(0, 200) as usize;
-        let replica = &mut self.replicas[at];
-        (replica.link, replica.away_until) = (None, self.step + away);
+        self.end_link(at);
+        self.nodes[at].away_until = self.step + away;
     }
 
-    /// The process of a replica is killed, or its machine loses power; it starts again.
-    fn end_replica(&mut self, at: usize) {
-        self.counts.replica_ends += 1;
-        let replica = &mut self.replicas[at];
-        let before = replica.database.engine().now();
-        let disk = match self.random.uniform(0, 1) {
-            0 => replica.disk.after_kill(),
-            _ => replica.disk.after_power_cut(&mut self.random),
-        };
-        disk.heal();
-        *replica = Replica::open(disk);
-        let now = replica.database.engine().now();
-        assert!(now >= before, "what has been replayed was on disk");
-        self.compare(at);
+    /// The process of a server is killed, or its machine loses power; it starts again, a primary in another epoch.
+    fn end_node(&mut self, at: usize) {
+        let power_cut = self.one_in(2);
+        let is_primary = at == self.primary && self.has_primary();
+        let count = if is_primary { &mut self.counts.primary_ends } else { &mut self.counts.replica_ends };
+        *count += 1;
+        self.end_link(at);
+        // Its operator may name the primary anew.
+        if at != self.primary && self.has_primary() && self.one_in(4) {
+            self.nodes[at].upstream = self.primary;
+        }
+        let mut random = Random::seeded(self.random.next_u64());
+        self.reopen(at, |node| match power_cut {
+            false => node.disk.after_kill(),
+            true => node.disk.after_power_cut(&mut random),
+        });
+        if at == self.primary && self.has_primary() {
+            let now = self.nodes[at].database.engine().now().0;
+            assert!(now >= self.acknowledged, "an acknowledged commit is lost");
+            for node in &self.nodes {
+                assert!(node.database.engine().now().0 <= now, "a replica is ahead of its primary");
+            }
+            self.ledger.split_off(&(now + 1));
+            self.compare(at);
+        } else if at == self.primary {
+            // It had given up when it was ended.
+            self.nodes[at].upstream = self.successor;
+        }
     }
 
-    /// What a replica shows just after it was opened.
+    /// What a server shows.
     fn compare(&mut self, at: usize) {
-        let database = &self.replicas[at].database;
+        let database = &self.nodes[at].database;
         if let Some(expected) = self.ledger.get(&database.engine().now().0) {
-            assert!(
-                *expected == state(database),
-                "step {}: a replica was opened with another state",
-                self.step
-            );
+            assert!(*expected == state(database), "step {}: a server shows another state", self.step);
             self.counts.compared += 1;
         }
     }
 
     fn begin_anew(&mut self, at: usize) {
         self.counts.begun_anew += 1;
-        let (directory, disk) = (Path::new(DATA), self.replicas[at].disk.clone());
+        let (directory, disk) = (Path::new(DATA), self.nodes[at].disk.clone());
         disk.heal();
         let dynamic: Arc<dyn Disk> = disk.clone();
-        let identity = self.primary.engine().identity().unwrap();
-        join::copy_anew(&dynamic, directory, &mut self.connect_to_copy(), "primary:1", "r", identity)
-            .unwrap();
-        let disk = disk.after_kill();
-        join::finish(&*disk, directory).unwrap();
-        self.replicas[at] = Replica::open(disk);
-        self.compare(at);
+        let upstream = &self.nodes[self.nodes[at].upstream].database;
+        let identity = upstream.engine().identity().unwrap();
+        let name = address(self.nodes[at].upstream);
+        join::copy_anew(&dynamic, directory, &mut connect(upstream), &name, "r", identity).unwrap();
+        self.reopen(at, |node| {
+            let disk = node.disk.after_kill();
+            join::finish(&*disk, directory).unwrap();
+            disk
+        });
     }
 
-    /// The process of the primary is killed, or its machine loses power; it starts again, in another epoch.
-    fn end_primary(&mut self) {
-        self.counts.primary_ends += 1;
-        self.replicas.iter_mut().for_each(|replica| replica.link = None);
-        self.disk = match self.random.uniform(0, 1) {
-            0 => self.disk.after_kill(),
-            _ => self.disk.after_power_cut(&mut self.random),
-        };
-        self.primary = open(&self.disk);
-        self.client = self.primary.connect();
-        let now = self.primary.engine().now().0;
-        assert!(now >= self.acknowledged, "an acknowledged commit is lost");
-        for replica in &self.replicas {
-            assert!(replica.database.engine().now().0 <= now, "a replica is ahead of its primary");
+    /// The operator lets a replica take over, and waits for that for a while.
+    fn hand_over_to(&mut self, at: usize) {
+        self.ask_for_handover(at);
+        (0..self.random.uniform(0, 12)).for_each(|_| {
+            self.send(at);
+            self.deliver(at);
+        });
+    }
+
+    /// The operator lets a replica take over; the primary hands over if the replica follows it.
+    fn ask_for_handover(&mut self, at: usize) {
+        let node = &mut self.nodes[at];
+        let Some(link) = node.link.as_mut().filter(|link| link.serving.is_sending()) else { return };
+        let is_of_primary = node.upstream == self.primary && at != self.primary;
+        if node.replayer.is_none() || !is_of_primary || !link.to_server.borrow().is_empty() {
+            return;
         }
+        if self.client.is_some() {
+            self.successor = at;
+        }
+        if self.successor == at {
+            let mut end = End { outgoing: link.to_server.clone() };
+            link.receiver.ask_for_handover(&address(at), &mut end).unwrap();
+        }
+    }
+
+    /// Everything that a replica has received is replayed, and it becomes a primary.
+    fn promote(&mut self, at: usize, cluster: Option<ClusterId>) {
+        let node = &mut self.nodes[at];
+        node.disk.heal();
+        let engine = node.database.engine().clone();
+        let received = engine.received().unwrap();
+        engine.flush_log().unwrap();
+        let mut replayer = node.replayer.take().expect("it is a replica");
+        while replayer.replay_next().unwrap().is_some() {}
+        let now = engine.now().0;
         self.ledger.split_off(&(now + 1));
-        if let Some(expected) = self.ledger.get(&now) {
-            assert!(*expected == state(&self.primary), "the primary was opened with another state");
+        self.compare(at);
+        let node = &mut self.nodes[at];
+        let mut before = node.database.connect();
+        before.execute("BEGIN; SELECT count(*) FROM ledger").unwrap();
+        assert!(replayer.promote(cluster).unwrap().is_same_place(&received));
+        let refused = before.execute("INSERT INTO ledger VALUES (-1, 'never')").unwrap_err();
+        assert_eq!(refused.state(), SqlState::READ_ONLY_SQL_TRANSACTION);
+        assert!(engine.log_point().unwrap().epoch > received.epoch);
+        (self.primary, self.client) = (at, Some(self.nodes[at].database.connect()));
+        if cluster.is_none() {
+            assert!(now >= self.acknowledged, "an acknowledged commit is lost");
+        }
+        self.acknowledged = self.acknowledged.min(now);
+    }
+
+    /// A replica is promoted, whatever the primary does, which may go on for a while. Then the others rejoin.
+    fn promote_by_force(&mut self, at: usize) {
+        if self.nodes[at].replayer.is_none() {
+            return;
+        }
+        self.counts.forced += 1;
+        // The former primary makes commits that nobody gets.
+        let acknowledged = self.acknowledged;
+        self.nodes[at].link = None;
+        if self.has_primary() {
+            (0..self.random.uniform(0, 5)).for_each(|_| self.commit());
+            if self.one_in(3) {
+                self.nodes[self.primary].checkpoint(&mut self.counts);
+            }
+        }
+        self.acknowledged = acknowledged;
+        for node in &mut self.nodes {
+            node.link = None;
+        }
+        self.client = None;
+        self.promote(at, Some(ClusterId::random()));
+        self.commit();
+        // It has the database open, which its own disk of that time does not know.
+        for other in (0..NODES).filter(|other| *other != at) {
+            self.nodes[other].disk.heal();
+            let disk = if self.one_in(2) {
+                self.nodes[other].disk.after_kill()
+            } else {
+                self.nodes[other].disk.after_power_cut(&mut self.random)
+            };
+            let dynamic: Arc<dyn Disk> = disk.clone();
+            let new = self.nodes[at].database.clone();
+            let connect = || Ok(Box::new(connect(&new)) as Box<dyn Channel>);
+            match rejoin(&dynamic, Path::new(DATA), &connect, &|| false, &address(at), "r").unwrap() {
+                Rejoined::Unchanged => {}
+                Rejoined::Cut { .. } => self.counts.cut += 1,
+                Rejoined::Copied => self.counts.copied += 1,
+            }
+            let disk =
+                if self.one_in(2) { disk.after_kill() } else { disk.after_power_cut(&mut self.random) };
+            self.nodes[other] = Node::open(disk);
+            self.nodes[other].upstream = at;
+            assert!(self.nodes[other].replayer.is_some(), "it is a replica");
+            self.compare(other);
         }
     }
 
     fn break_disk(&mut self, at: usize) {
         let room = self.random.uniform(0, 60_000) as u64;
-        let disk = &self.replicas[at].disk;
-        if self.random.uniform(0, 1) == 0 { disk.leave_room(room) } else { disk.heal() }
+        let disk = &self.nodes[at].disk;
+        // That of a primary is for other tests.
+        if self.random.uniform(0, 1) == 0 && at != self.primary { disk.leave_room(room) } else { disk.heal() }
     }
 }
 
 impl Link {
-    fn begin(primary: &Database, replica: &Database) -> Link {
-        let (to_replica, to_primary) = (Queue::default(), Queue::default());
+    fn begin(upstream: usize, server: &Database, replica: &Database) -> Link {
+        let (to_replica, to_server) = (Queue::default(), Queue::default());
         let peer = Peer { name: String::new(), session: 0, client: None, begun: 0 };
-        let mut end = End { outgoing: to_primary.clone() };
+        let mut end = End { outgoing: to_server.clone() };
         Link {
-            serving: Serving::new(primary.engine().clone(), Senders::default(), peer),
+            upstream,
+            serving: Serving::new(server.engine().clone(), Senders::default(), peer),
             receiver: Receiver::begin(replica.engine().clone(), &mut end, "r").unwrap(),
             to_replica,
-            to_primary,
+            to_server,
         }
     }
 
     fn has_messages(&self) -> bool {
-        !self.to_replica.borrow().is_empty() || !self.to_primary.borrow().is_empty()
+        !self.to_replica.borrow().is_empty() || !self.to_server.borrow().is_empty()
     }
 }
 
-impl Replica {
-    fn open(disk: Arc<SimulatedDisk>) -> Replica {
+impl Node {
+    fn open(disk: Arc<SimulatedDisk>) -> Node {
         let database = open(&disk);
-        let replayer = Some(database.engine().replayer().unwrap());
-        Replica { disk, database, replayer, link: None, readers: Vec::new(), away_until: 0 }
+        Node::of(disk, database)
+    }
+
+    fn of(disk: Arc<SimulatedDisk>, database: Database) -> Node {
+        let engine = database.engine();
+        let replayer = engine.is_replica().then(|| engine.replayer().unwrap());
+        Node { disk, database, replayer, link: None, upstream: 0, readers: Vec::new(), away_until: 0 }
     }
 
     /// A reader begins, reads again, or ends.
@@ -477,11 +687,29 @@ impl Replica {
     }
 }
 
-impl Drop for Replica {
+impl Drop for Node {
     fn drop(&mut self) {
         self.readers.clear();
         self.link = None;
         self.replayer = None;
+    }
+}
+
+impl Counts {
+    fn add(&mut self, more: &Counts) {
+        self.commits += more.commits;
+        self.compared += more.compared;
+        self.primary_ends += more.primary_ends;
+        self.replica_ends += more.replica_ends;
+        self.lost_connections += more.lost_connections;
+        self.begun_anew += more.begun_anew;
+        self.refused_by_disk += more.refused_by_disk;
+        self.readings += more.readings;
+        self.handovers += more.handovers;
+        self.left_alone += more.left_alone;
+        self.forced += more.forced;
+        self.cut += more.cut;
+        self.copied += more.copied;
     }
 }
 
@@ -502,19 +730,13 @@ fn replicas_are_prefixes_of_their_primary_whatever_happens() {
             eprintln!("seed {seed}");
             std::panic::resume_unwind(panic)
         });
-        all.commits += counts.commits;
-        all.compared += counts.compared;
-        all.primary_ends += counts.primary_ends;
-        all.replica_ends += counts.replica_ends;
-        all.lost_connections += counts.lost_connections;
-        all.begun_anew += counts.begun_anew;
-        all.refused_by_disk += counts.refused_by_disk;
-        all.readings += counts.readings;
+        all.add(&counts);
     }
     println!("{all:?}");
-    let each = [all.compared, all.primary_ends, all.replica_ends, all.lost_connections];
-    assert!(each.iter().all(|count| *count > 0), "{all:?}");
-    assert!(seeds < 40 || all.begun_anew > 0 && all.refused_by_disk > 0, "{all:?}");
+    let often = [all.compared, all.primary_ends, all.replica_ends, all.lost_connections, all.handovers];
+    assert!(often.iter().all(|count| *count > 0), "{all:?}");
+    let rare = [all.begun_anew, all.refused_by_disk, all.left_alone, all.forced, all.cut, all.copied];
+    assert!(seeds < 40 || rare.iter().all(|count| *count > 0), "{all:?}");
 }
 
 #[test]

@@ -180,11 +180,16 @@ impl Drop for Pipe {
 
 /// Connects to a thread that serves copies of a database.
 pub fn connect(database: &Database) -> Pipe {
-    connect_with(database, &Senders::default(), &Arc::default())
+    connect_with(database, &Senders::default(), &Arc::default(), || {})
 }
 
-/// The same, and lists it among those that follow, until it is cut.
-pub fn connect_with(database: &Database, senders: &Senders, is_cut: &Arc<AtomicBool>) -> Pipe {
+/// The same, and lists it among those that follow, until it is cut. Calls `handed_over` once the database has been handed over.
+pub fn connect_with(
+    database: &Database,
+    senders: &Senders,
+    is_cut: &Arc<AtomicBool>,
+    handed_over: impl Fn() + Send + 'static,
+) -> Pipe {
     let (to_server, from_client) = mpsc::sync_channel(4);
     let (to_client, from_server) = mpsc::sync_channel(4);
     let (engine, senders, cut) = (database.engine().clone(), senders.clone(), is_cut.clone());
@@ -192,7 +197,7 @@ pub fn connect_with(database: &Database, senders: &Senders, is_cut: &Arc<AtomicB
         let errors = to_client.clone();
         let mut end = Pipe { sender: Some(to_client), receiver: from_client, server: None, is_cut: cut };
         let peer = Peer { name: String::new(), session: 0, client: None, begun: 0 };
-        if let Err(error) = firn_replica::serve(&engine, &mut end, &senders, peer) {
+        if let Err(error) = firn_replica::serve(&engine, &mut end, &senders, peer, &handed_over) {
             let _ = errors.send(Err(error));
         }
     });

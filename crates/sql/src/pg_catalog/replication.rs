@@ -15,11 +15,37 @@ use firn_txn::Engine;
 use firn_txn::address_of;
 use firn_vector::kernel::scalar::scalar;
 use firn_vector::kernel::{Call, Text};
-use firn_vector::registry::{Body, Function, FunctionId, Kernels, Parallel, RegistryBuilder, Volatility};
+use firn_vector::registry::{
+    Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter, RegistryBuilder, Volatility,
+};
 use std::fmt::Write;
+use std::time::Duration;
 
-/// Registers what PostgreSQL does not have.
+/// Registers what PostgreSQL does not have, and what waits.
 pub(crate) fn register(builder: &mut RegistryBuilder) {
+    builder.scalar::<(bool, i32), _>("pg_promote(bool,int4)", |call, (waits, seconds)| {
+        promote(call, true, waits, seconds)
+    });
+    let kernel = scalar::<(i32,), _>(|call: &mut Call<'_>, (seconds,)| promote(call, false, true, seconds));
+    builder.add(Function {
+        id: FunctionId(9_991),
+        schema: None,
+        name: "firn_switchover".into(),
+        parameters: Box::new([Parameter {
+            ty: TypeId::INT4,
+            name: Some("wait_seconds".into()),
+            mode: Mode::In,
+            default: Some("60".into()),
+        }]),
+        result: TypeId::BOOL,
+        volatility: Volatility::Volatile,
+        is_strict: true,
+        parallel: Parallel::Unsafe,
+        may_be_null: false,
+        can_fail: true,
+        cannot_fail: None,
+        body: Body::Scalar(Kernels { general: Arc::new(kernel), special: Vec::new() }),
+    });
     let kernel = scalar::<(), _>(|call: &mut Call<'_>, ()| {
         let source: Option<&Source> = call.context.session.as_any().downcast_ref();
         let session = source.and_then(Source::session).ok_or_else(no_session)?;
@@ -44,6 +70,27 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
 }
 
 // Functions.
+
+/// Makes the server a primary.
+fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> Result<bool> {
+    let source: Option<&Source> = call.context.session.as_any().downcast_ref();
+    let session = replica(source.ok_or_else(no_session)?)?;
+    if seconds <= 0 {
+        let message = "\"wait_seconds\" must not be negative or zero";
+        return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
+    }
+    let facts = session.sessions().replication().ok_or_else(|| {
+        let message = "the database is not open in a server, which could be promoted";
+        Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use firn serve.")
+    })?;
+    let longest = waits.then(|| Duration::from_secs(u64::from(seconds.unsigned_abs())));
+    let is_promoted = facts.promote(is_forced, longest, &|| call.context.check_cancel())?;
+    if waits && !is_promoted {
+        let plural = if seconds == 1 { "" } else { "s" };
+        session.warn(format!("server did not promote within {seconds} second{plural}"));
+    }
+    Ok(is_promoted || !waits)
+}
 
 fn engine(source: &Source) -> Result<&Engine> {
     Ok(source.session().ok_or_else(no_session)?.engine())

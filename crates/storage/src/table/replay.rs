@@ -14,6 +14,8 @@
 //! | vacant: passed, without row and versions | the same |
 //! | of a deleted row that still has versions | a record with all columns of that row, above them |
 //!
+//! When the replica becomes a primary, the table gives out what is free from then on ([`Table::choose_slots`]).
+//!
 //! Invariants:
 //! - A slot without a row and without a version is vacant or was never passed, except while the collector, which has unlinked its
 //!   last version, removes the index entries of its row.
@@ -21,13 +23,14 @@
 
 use super::Table;
 use super::keys::key_in_place;
+use super::slots::NONE;
 use crate::block::Block;
 use crate::index::Runs;
 use crate::version::Change;
 use crate::{Guard, Restored, WriteSet};
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::thread;
-use firn_base::{Cell, ColumnId, Result, RowId, Slot, Snapshot};
+use firn_base::{BlockNumber, Cell, ColumnId, Result, RowId, Slot, Snapshot};
 use std::collections::HashSet;
 
 impl Table {
@@ -35,12 +38,36 @@ impl Table {
     pub fn follow_log(&self) {
         let free = std::mem::take(&mut *self.free.lock());
         self.free_count.store(0, Ordering::Relaxed);
-        let vacant = self.vacant.set(Mutex::new(free.into_iter().collect()));
+        let vacant = self.vacant.set(Mutex::new(Some(free.into_iter().collect())));
         assert!(vacant.is_ok(), "a table begins to follow once");
     }
 
-    fn vacant(&self) -> &Mutex<HashSet<RowId>> {
-        self.vacant.get().expect("the table follows a log")
+    /// Gives out the free slots itself from now on: nothing is replayed any more, and transactions will write.
+    pub fn choose_slots(&self) {
+        // Slots become free through this lock, so each is in one of the lists.
+        let mut vacant = self.vacant.get().expect("the table follows a log").lock();
+        let mut free: Vec<RowId> = vacant.take().expect("the table follows a log").into_iter().collect();
+        let last = self.blocks.len().checked_sub(1);
+        for block in (0..last.unwrap_or(0)).filter_map(|number| self.blocks.get(BlockNumber(number))) {
+            // The primary gave them out to transactions that have not committed, or would have later.
+            free.extend((block.allocated()..self.layout.slots).map(|slot| block.row(Slot(slot))));
+            block.allocate_through(Slot(self.layout.slots - 1));
+        }
+        // As after recovery: they are taken from the end.
+        free.sort_unstable_by(|left, right| right.cmp(left));
+        self.filling.store(last.unwrap_or(NONE), Ordering::Release);
+        self.give_back(free);
+    }
+
+    /// Whether the log decides which slots rows get.
+    pub(super) fn follows_log(&self) -> bool {
+        self.vacant.get().is_some_and(|vacant| vacant.lock().is_some())
+    }
+
+    /// Calls `body` with the slots that are vacant.
+    fn with_vacant<T>(&self, body: impl FnOnce(&mut HashSet<RowId>) -> T) -> T {
+        let vacant = self.vacant.get().expect("the table follows a log");
+        body(vacant.lock().as_mut().expect("the table follows a log"))
     }
 
     /// Inserts a row at its place, with one cell per column. Returns false, without a change, if there is a row already, or if
@@ -175,11 +202,11 @@ impl Table {
     /// The slots that are vacant.
     #[cfg(test)]
     pub(crate) fn vacant_slots(&self) -> HashSet<RowId> {
-        self.vacant().lock().clone()
+        self.with_vacant(|vacant| vacant.clone())
     }
 
     fn is_vacant(&self, block: &Block, slot: Slot) -> bool {
-        self.vacant().lock().contains(&block.row(slot))
+        self.with_vacant(|vacant| vacant.contains(&block.row(slot)))
     }
 
     /// Takes a slot that is vacant or was never passed. Returns false if it is neither.
@@ -188,11 +215,11 @@ impl Table {
         // Only this thread gives out slots.
         let passed = block.allocated();
         if slot.0 < passed {
-            return self.vacant().lock().remove(&block.row(slot));
+            return self.with_vacant(|vacant| vacant.remove(&block.row(slot)));
         }
         if slot.0 > passed {
             // Transactions that got slots earlier than this one may commit later.
-            self.vacant().lock().extend((passed..slot.0).map(|slot| block.row(Slot(slot))));
+            self.with_vacant(|vacant| vacant.extend((passed..slot.0).map(|slot| block.row(Slot(slot)))));
         }
         block.allocate_through(slot);
         true
@@ -205,7 +232,7 @@ impl Table {
             let head = block.head(slot, guard);
             if head.record().is_none() {
                 // The collector has unlinked the last version, and is about to make the slot vacant.
-                if self.vacant().lock().remove(&block.row(slot)) {
+                if self.with_vacant(|vacant| vacant.remove(&block.row(slot))) {
                     return false;
                 }
                 thread::yield_now();

@@ -180,7 +180,7 @@ impl Table {
                 self.free_count.store(free.len(), Ordering::Relaxed);
                 *self.free.lock() = free;
             }
-            Some(vacant) => *vacant.lock() = free.into_iter().collect(),
+            Some(vacant) => *vacant.lock() = Some(free.into_iter().collect()),
         }
     }
 

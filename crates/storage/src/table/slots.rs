@@ -97,10 +97,13 @@ impl Table {
         debug_assert!(!block.is_present(row.slot()));
         match block.compact() {
             Some(compact) => compact.count_dead(),
-            None => match self.vacant.get() {
-                Some(vacant) => drop(vacant.lock().insert(row)),
-                None => self.give_back([row]),
-            },
+            None => {
+                let mut vacant = self.vacant.get().map(|vacant| vacant.lock());
+                match vacant.as_mut().and_then(|vacant| vacant.as_mut()) {
+                    Some(vacant) => drop(vacant.insert(row)),
+                    None => self.give_back([row]),
+                }
+            }
         }
     }
 
@@ -200,7 +203,7 @@ impl Table {
     /// Frees the memory of those of these blocks that still have no row, until it is needed again. Excludes a
     /// block of which a slot has been taken to be filled, or may be given out. Returns their number.
     pub fn give_up_empty(&self, blocks: &[BlockNumber], guard: &Guard) -> usize {
-        if blocks.is_empty() {
+        if blocks.is_empty() || self.follows_log() {
             return 0;
         }
         let mut emptied = self.emptied.lock();

@@ -28,8 +28,11 @@ impl Engine {
     // Inlined with what it calls: moving a transaction costs, since it is large.
     #[inline]
     pub fn try_begin(self: &Arc<Self>, isolation: Isolation) -> Result<Transaction> {
+        // First: a transaction of a primary reads what the primary has committed.
+        let is_of_replica = self.is_replica();
         let (slot, snapshot) = self.enter(isolation)?;
-        let redo = self.redo_buffer();
-        Ok(Transaction::new(self.clone(), slot, snapshot, self.last_position(), isolation, redo))
+        let redo = if is_of_replica { None } else { self.redo_buffer() };
+        let seen = self.last_position();
+        Ok(Transaction::new(self.clone(), slot, snapshot, seen, isolation, redo, is_of_replica))
     }
 }

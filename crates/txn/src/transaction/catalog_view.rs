@@ -101,7 +101,7 @@ impl Transaction {
     }
 
     pub(super) fn ddl_mut(&mut self) -> Result<&mut Ddl> {
-        self.engine.check_writable()?;
+        self.check_writable()?;
         assert!(!self.read_only, "a transaction that was begun to read does not write");
         if !self.has_ddl() {
             self.begin_ddl()?;

@@ -76,7 +76,7 @@ impl Transaction {
     /// Takes the right to change the catalog. Errors: 55P03 if another transaction has it for too long, 40001 if one has
     /// committed a change that the snapshot does not see.
     pub(super) fn begin_ddl(&self) -> Result<()> {
-        self.engine.check_writable()?;
+        self.check_writable()?;
         let (engine, owner) = (&self.engine, self.snapshot.owner);
         let limit = &mut self.locks.wait_limit(Awaited::Catalog);
         self.wait_until(Want::Catalog, || engine.try_begin_ddl(owner), || engine.ddl_by(), limit)?;
@@ -188,7 +188,7 @@ impl Transaction {
     /// Joins the writers of a table, which keeps others from [locking](Transaction::lock_table) it. Returns whether it had to
     /// wait. Errors: those of `limit`, 40P01; 40001 if the table's definition has changed since the snapshot.
     pub fn join_writers(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<bool> {
-        self.engine.check_writable()?;
+        self.check_writable()?;
         assert!(!self.read_only, "a transaction that was begun to read does not write");
         if self.may_write_to(table) {
             return Ok(false);
@@ -251,7 +251,7 @@ impl Transaction {
     /// Joins the lockers of a table, unless it has joined its writers: compatible with locks against writers, but not
     /// with exclusive ones. Returns and errors as [`Transaction::join_writers`].
     pub fn join_lockers(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<bool> {
-        self.engine.check_writable()?;
+        self.check_writable()?;
         assert!(!self.read_only, "a transaction that was begun to read does not lock");
         if self.writes().has_touched(table) {
             return Ok(false);
@@ -334,7 +334,7 @@ impl Transaction {
     /// Locks a table in SHARE UPDATE EXCLUSIVE mode: it joins the writers of the table, and no other transaction gets this
     /// lock. Errors as for [`Transaction::join_writers`].
     pub fn lock_share_update_exclusive(&mut self, table: &Arc<Table>, limit: WaitLimit<'_>) -> Result<()> {
-        self.engine.check_writable()?;
+        self.check_writable()?;
         assert!(!self.read_only, "a transaction that was begun to read does not write");
         if self.locks.maintains(table) {
             return Ok(());
@@ -365,7 +365,7 @@ impl Transaction {
     }
 
     fn close(&mut self, table: &Arc<Table>, how: Closed, limit: WaitLimit<'_>) -> Result<()> {
-        self.engine.check_writable()?;
+        self.check_writable()?;
         if self.has_locked(table) {
             return self.keep_closed(table, how, limit);
         }
