@@ -5,9 +5,11 @@ mod answers;
 mod backup;
 mod beside;
 mod crash;
+mod failovers;
 mod full_disk;
 mod isolation;
 mod loads;
+mod proxy;
 mod replicas;
 mod restart;
 mod server;
@@ -38,6 +40,8 @@ enum Command {
     Backup(backup::Options),
     /// Kills a primary and its replicas beside clients, cuts and stalls their connections, and compares what they have.
     Replicas(replicas::Options),
+    /// Lets one server after another take over, beside clients, and compares what they have.
+    Failovers(failovers::Options),
     /// Fills the disk of a server, and checks what it has kept. Ends with 77 if no file system can be mounted.
     FullDisk(full_disk::Options),
     /// Random histories of transactions, in process or beside kills, checked for anomalies.
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Crash(options) => crash::run(options),
         Command::Backup(options) => backup::run(options),
         Command::Replicas(options) => replicas::run(options),
+        Command::Failovers(options) => failovers::run(options),
         Command::FullDisk(options) => match full_disk::run(options) {
             Ok(None) => return ExitCode::from(full_disk::UNAVAILABLE),
             outcome => outcome.map(drop),

@@ -64,6 +64,17 @@ fn replicas_have_everything_after_a_hundred_faults() {
 }
 
 #[test]
+fn every_server_has_what_was_acknowledged_after_others_have_taken_over() {
+    on_a_server("failovers", &[]);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn every_server_has_what_was_acknowledged_after_a_hundred_failovers() {
+    on_a_server("failovers", &["--failovers", "100"]);
+}
+
+#[test]
 fn a_server_on_a_full_disk_keeps_what_it_acknowledged_and_nothing_else() {
     on_a_server("full-disk", &[]);
 }

@@ -3,7 +3,7 @@
 use crate::*;
 use firn_base::disk::DiskFile;
 use firn_log::format::{DATA_START, SEGMENT_HEADER_LEN};
-use firn_log::{Follower, Pin, SegmentHeader, Waited};
+use firn_log::{Follower, LogCopy, Pin, SegmentHeader, Waited};
 
 /// A log that is written, in epochs, and what it has reported as durable.
 struct Origin {
@@ -398,4 +398,124 @@ fn a_sync_that_fails_ends_receiving_until_the_log_is_opened_again() {
     while copy.receive(&origin, 9, random).unwrap() {}
     copy.flush();
     assert_same(&groups_in(&copy.disk, LogPoint::START), &origin.groups);
+}
+
+/// Cuts the log of a server that is closed, whatever interrupts that.
+fn cut(disk: &Arc<SimulatedDisk>, at: LogPoint, random: &mut Random) -> Arc<SimulatedDisk> {
+    let mut disk = disk.after_kill();
+    for operations in 0.. {
+        disk.fail_after_operations(operations, Fault::Broken);
+        let dynamic: Arc<dyn Disk> = disk.clone();
+        let done = LogCopy::cut(&dynamic, directory(), DATABASE, at);
+        disk = if random.uniform(0, 1) == 0 { disk.after_kill() } else { disk.after_power_cut(random) };
+        match done {
+            Ok(true) => break,
+            Ok(false) => unreachable!("there are groups before the place"),
+            // Nothing before the place is gone.
+            Err(_) => assert!(end_in(&disk, LogPoint::START).lsn >= at.lsn),
+        }
+    }
+    assert!(end_in(&disk, LogPoint::START) == at);
+    disk
+}
+
+/// A copy is written on where receiving has ended, beside followers. The origin goes on for a while, is cut there, and receives what the
+/// copy has written.
+#[test]
+fn a_received_log_is_written_on_and_its_origin_is_cut_and_receives_that() {
+    for seed in 0..if cfg!(miri) { 1 } else { 60 } {
+        println!("seed {seed}");
+        let random = &mut Random::seeded(seed);
+        let (mut origin, mut copy) = (Origin::new(), Copy::new());
+        origin.append(random);
+        for _ in 0..random.uniform(1, 25) {
+            match random.uniform(0, 5) {
+                0 => {
+                    copy.follower = None;
+                    origin.restart(random);
+                }
+                1 => copy.restart(LogPoint::START, random),
+                2 => origin.finish(random),
+                3 => origin.append(random),
+                _ => drop(copy.receive(&origin, 5, random).unwrap()),
+            }
+        }
+        origin.finish(random);
+        // So that there is something of which the origin is not cut.
+        while !copy.receive(&origin, 2, random).unwrap() {}
+        copy.flush();
+        let mut follower = copy.log.follow("f", LogPoint::START).unwrap();
+        let mut followed = Vec::new();
+        if random.uniform(0, 1) == 0 {
+            followed.extend(follower.next_group(Lsn(u64::MAX)).unwrap());
+        }
+        copy.receive(&origin, 2, random).unwrap();
+
+        let end = copy.log.end_receiving().unwrap();
+        assert!(copy.log.durable_lsn() == end.lsn && copy.log.received() == Some(end));
+        copy.log.begin_to_write();
+        assert!(copy.log.received().is_none() && copy.log.point().unwrap() == end);
+        assert!(copy.log.epoch() > end.epoch);
+        let mut expected: Vec<u64> = origin
+            .up_to(end)
+            .iter()
+            .flat_map(|group| commits(group).map(|entry| entry.time.0).collect::<Vec<_>>())
+            .collect();
+        let mut next = expected.last().map_or(1, |last| last + 1);
+        copy.follower = None;
+        for round in 0..3 {
+            for _ in 0..random.uniform(1, 6) {
+                commit(&copy.log, next).unwrap();
+                expected.push(next);
+                next += 1;
+            }
+            while let Some(group) = follower.next_group(Lsn(u64::MAX)).unwrap() {
+                followed.push(group);
+            }
+            assert_same(&followed, &groups_in(&copy.disk, LogPoint::START));
+            if round == 1 {
+                let disk = if random.uniform(0, 1) == 0 {
+                    copy.disk.after_kill()
+                } else {
+                    copy.disk.after_power_cut(random)
+                };
+                let (times, at) = read(&disk).unwrap();
+                assert_eq!(times, expected);
+                drop(follower);
+                (copy.log, copy.disk) = (open(&disk, at).unwrap(), disk);
+                follower = copy.log.follow("f", at).unwrap();
+            }
+        }
+        assert_eq!(read(&copy.disk.after_kill()).unwrap().0, expected);
+        drop(follower);
+
+        // The origin was not told.
+        (0..random.uniform(0, 3)).for_each(|_| origin.append(random));
+        if random.uniform(0, 1) == 0 {
+            origin.restart(random);
+        }
+        drop(origin.log);
+        let disk = cut(&origin.disk, end, random);
+        let mut former = Copy { log: open_copy(&disk, end).unwrap(), disk, follower: None };
+        let groups = groups_in(&copy.disk.after_kill(), LogPoint::START);
+        let present = Origin { disk: copy.disk, log: copy.log, groups, next };
+        while former.receive(&present, 3, random).unwrap() {}
+        former.flush();
+        assert_same(&groups_in(&former.disk, LogPoint::START), &present.groups);
+    }
+}
+
+#[test]
+fn what_was_appended_before_appends_are_refused_is_written() {
+    let disk = SimulatedDisk::new();
+    let log = open(&disk, LogPoint::START).unwrap();
+    append(&log, 1, &redo(1)).unwrap();
+    log.refuse_appends(firn_base::Error::new(SqlState::ADMIN_SHUTDOWN, "no more"));
+    for _ in 0..2 {
+        let error = log.append(Time(2), &redo(2)).unwrap_err();
+        assert_eq!((error.state(), error.message()), (SqlState::ADMIN_SHUTDOWN, "no more"));
+    }
+    log.wait_durable(log.appended_lsn()).unwrap();
+    assert!(log.check().is_ok());
+    assert_eq!(read(&disk.after_power_cut(&mut Random::seeded(1))).unwrap().0, [1]);
 }

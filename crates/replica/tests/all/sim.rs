@@ -350,6 +350,7 @@ impl World {
             let asks = link.serving.is_sending();
             match link.serving.take(&message, &mut end) {
                 Ok(()) if link.serving.is_handed_over() => self.end_link(at),
+                Ok(()) if link.serving.has_given_up() => self.successor = at,
                 Ok(()) => {}
                 // It does not follow the primary, or another one takes over.
                 Err(error) if asks => {
@@ -540,10 +541,9 @@ impl World {
         if node.replayer.is_none() || !is_of_primary || !link.to_server.borrow().is_empty() {
             return;
         }
-        if self.client.is_some() {
-            self.successor = at;
-        }
-        if self.successor == at {
+        if self.has_primary() || self.successor == at {
+            let node = &mut self.nodes[at];
+            let link = node.link.as_mut().expect("just seen");
             let mut end = End { outgoing: link.to_server.clone() };
             link.receiver.ask_for_handover(&address(at), &mut end).unwrap();
         }

@@ -15,7 +15,7 @@ use arrow_array::types::{Int32Type, Int64Type};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{BlockNumber, Cell, ColumnId, Representation, RowId, Slot, Snapshot, Stamp, TableId, Time};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 
 /// Key and values of a row.
@@ -621,4 +621,56 @@ fn one_slot_with_a_snapshot_before_every_change_is_collected_in_any_order() {
         }
         replica.finish();
     }
+}
+
+/// Slots that the log has not named, of rows that were deleted, and behind all of them: each is given out once.
+#[test]
+fn a_table_that_follows_no_more_gives_out_every_free_slot() {
+    let mut replica = Replica::new(1);
+    let [first, later, last] =
+        [(0, 1), (0, 4), (2, 2)].map(|(block, slot)| RowId::new(BlockNumber(block), Slot(slot)));
+    replica.commit(|this, writes, snapshot, state| {
+        for (key, id) in [first, later, last].into_iter().enumerate() {
+            let row = (key as i32, 1, 1);
+            this.insert(writes, snapshot, id, row);
+            state.insert(id.to_bits(), row);
+        }
+    });
+    // A snapshot sees the row, so its slot becomes free later.
+    let held = replica.snapshot();
+    replica.held.push(held);
+    replica.commit(|this, writes, snapshot, state| {
+        assert!(this.table.replay_delete(writes, snapshot, later, &pin()).unwrap());
+        state.remove(&later.to_bits());
+    });
+    replica.table.choose_slots();
+    replica.check();
+    let mut given = BTreeSet::from([first.to_bits(), later.to_bits(), last.to_bits()]);
+    let insert = |replica: &mut Replica, key: i32| {
+        let mut given_now = 0;
+        replica.commit(|this, writes, snapshot, state| {
+            let name = name_of(key);
+            let row = [Cell::Word(key as u32 as u64), Cell::Word(1), Cell::Word(1), Cell::text(&name)];
+            let id = this.table.insert(writes, snapshot, &row, &pin()).unwrap();
+            state.insert(id.to_bits(), (key, 1, 1));
+            given_now = id.to_bits();
+        });
+        given_now
+    };
+    for key in 3.. {
+        let id = insert(&mut replica, key);
+        assert!(given.insert(id), "a slot is given out twice");
+        if RowId::from_bits(id).block().0 == 3 {
+            given.remove(&id);
+            break;
+        }
+    }
+    // The blocks before that are full.
+    let slots = given.len() as u32 / 3;
+    let all = (0..3).flat_map(|block| (0..slots).map(move |slot| RowId::new(BlockNumber(block), Slot(slot))));
+    assert!(given.into_iter().eq(all.map(RowId::to_bits)));
+    replica.held.clear();
+    replica.collect(9);
+    assert_eq!(insert(&mut replica, 1), later.to_bits());
+    replica.check();
 }
