@@ -139,7 +139,13 @@ impl LogCopy {
         let name = SegmentHeader::name_in(header);
         let path = self.directory.join(name.to_string());
         let header = SegmentHeader::decode(header, &path, name, self.database)?;
-        if self.segments.iter().any(|segment| segment.header == header) {
+        // One that is known, or that is before those: of a database that was handed over, the last segment may have been empty.
+        let is_before = |segment: &Copied| {
+            header.number < segment.header.number
+                && header.first <= self.point.lsn
+                && segment.header.first == self.point.lsn
+        };
+        if self.segments.iter().any(|segment| segment.header == header || is_before(segment)) {
             return Ok(false);
         }
         let follows = match self.segments.back() {
@@ -169,6 +175,8 @@ impl LogCopy {
             let replaced = self.segments.pop_back().expect("it was just looked at").header.name();
             if replaced != name {
                 self.disk.remove(&self.directory.join(replaced.to_string()))?;
+                // It may be of a later epoch, which would count instead.
+                self.disk.sync_directory(&self.directory)?;
             }
         } else if let Some(last) = self.segments.back_mut() {
             last.end = header.first;

@@ -384,9 +384,9 @@ impl Segments {
         }
     }
 
-    /// Begins a new epoch at `at`, where receiving has ended: from now on segments are prepared here. Those that have begun behind that
+    /// Begins a new epoch at `at`, where receiving has ended, after `skipped` ones that do not exist: from now on segments are prepared here. Those that have begun behind that
     /// place have nothing in them.
-    pub fn begin_to_write(&mut self, at: Lsn) {
+    pub fn begin_to_write(&mut self, at: Lsn, skipped: u64) {
         assert!(self.is_received, "it was received");
         let mut empty = Vec::new();
         let last = {
@@ -400,7 +400,7 @@ impl Segments {
             // What cannot be removed now does not count, and is removed when the log is next opened.
             let _ = self.disk.remove(&self.directory.join(empty.header.name().to_string()));
         }
-        (self.epoch, self.begin, self.is_received) = (Epoch(last.0 + 1), at, false);
+        (self.epoch, self.begin, self.is_received) = (Epoch(last.0 + 1 + skipped), at, false);
         self.begun = now();
         self.written.has_begun.store(false, Ordering::Release);
     }

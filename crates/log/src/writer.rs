@@ -505,15 +505,15 @@ impl Log {
         Ok(copy.point())
     }
 
-    /// Begins an epoch of its own where receiving has [ended](Log::end_receiving). From now on the log is appended to, and nothing is
-    /// received.
-    pub fn begin_to_write(&self) {
+    /// Begins an epoch of its own where receiving has [ended](Log::end_receiving), after `skipped` ones that do not exist. From now on the
+    /// log is appended to, and nothing is received.
+    pub fn begin_to_write(&self, skipped: u64) {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
         let copy = writer.copy.take().expect("the log is received");
         let (point, mut segments) = (copy.point(), shared.segments.lock());
         assert!(point.lsn == shared.durable(), "receiving has ended");
-        segments.begin_to_write(point.lsn);
+        segments.begin_to_write(point.lsn, skipped);
         let epoch = segments.epoch();
         shared.epoch.store(epoch.0, Ordering::Release);
         shared.spills.begin_to_write(epoch);

@@ -16,7 +16,7 @@ use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{LogPoint, Waited};
-use firn_txn::{ClusterId, Engine, Replayer};
+use firn_txn::{ClusterId, DirectoryRole, Engine, Replayer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,6 +38,8 @@ const ANSWER_EVERY: Duration = Duration::from_secs(1);
 const RETRY_COPY_AFTER: Duration = Duration::from_secs(60);
 /// How long to wait for the threads to end.
 const LONGEST_END: Duration = Duration::from_secs(3);
+/// What replay may lack when the primary is asked to hand over: a moment's work.
+const LITTLE_BYTES: u64 = 16 << 20;
 /// How long the replaying thread sleeps at once.
 const REPLAY_WAIT: Duration = Duration::from_millis(100);
 
@@ -56,6 +58,8 @@ pub enum FollowingState {
     Diverged,
     /// It has become a primary.
     Promoted,
+    /// It was to become a primary, which has failed: what it is is known when the database is opened again.
+    Uncertain,
 }
 
 /// How far a replica has come. Times are in microseconds since 1970 UTC.
@@ -63,6 +67,8 @@ pub enum FollowingState {
 pub struct FollowingStatus {
     /// What it does.
     pub state: FollowingState,
+    /// Whether the server was a primary when it was connected last.
+    pub is_of_primary: bool,
     /// Where receiving began since it was started.
     pub begun: Lsn,
     /// How far it has come.
@@ -92,11 +98,13 @@ pub struct Options {
     pub directory: PathBuf,
     /// Connects to the server.
     pub connect: Box<Connect>,
+    /// Whether it ends if the server has another history. Otherwise it tries again and again.
+    pub may_diverge: bool,
     /// Gets lines for the person who runs the server: a failure, unless it is that of before, and what becomes of it.
     pub report: Box<dyn Fn(&str) + Send + Sync>,
     /// Called once when it follows no more. The database is a primary now ([`FollowingState::Promoted`]), or it is to be closed and
-    /// opened again: because a new copy is complete ([`FollowingState::Superseded`]), or because the server has another history
-    /// ([`FollowingState::Diverged`]). Then [`rejoin`](crate::rejoin::rejoin) is to be called in between.
+    /// opened again: because a new copy is complete ([`FollowingState::Superseded`]), because it is unknown what it is
+    /// ([`FollowingState::Uncertain`]), or because the server has another history ([`FollowingState::Diverged`]). Then [`rejoin`](crate::rejoin::rejoin) is to be called in between.
     pub ended: Box<dyn Fn(FollowingState) + Send + Sync>,
 }
 
@@ -140,6 +148,7 @@ impl Following {
         let reached = FollowerStatus { received: begun, flushed: begun, replayed: engine.visible_lsn() };
         let status = FollowingStatus {
             state: FollowingState::Connecting,
+            is_of_primary: true,
             begun,
             reached,
             available: begun,
@@ -317,7 +326,7 @@ impl Shared {
                 match error.state() {
                     // The primary has another history. A replica that has one will follow the primary, too, or be given up.
                     SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
-                        if is_of_primary && self.promoting.begin_receiving() =>
+                        if is_of_primary && self.options.may_diverge && self.promoting.begin_receiving() =>
                     {
                         return self.ask_to_reopen(FollowingState::Diverged);
                     }
@@ -366,13 +375,15 @@ impl Shared {
         let mut reported = Lsn(0);
         while !self.is_stopping() {
             let is_streaming = *phase == Phase::Streaming;
-            match self.promoting.wish() {
-                Wish::Ask(server) if is_streaming && receiver.is_close()? => {
-                    receiver.ask_for_handover(&server, channel)?;
-                    self.promoting.note_asked();
-                }
-                Wish::End => return Ok(Ended::Asked),
-                Wish::Ask(_) | Wish::Nothing => {}
+            if self.promoting.wish() == Wish::End {
+                return Ok(Ended::Asked);
+            }
+            if is_streaming
+                && receiver.is_close()?
+                && self.replays_well()
+                && let Some(server) = self.promoting.take_request()
+            {
+                receiver.ask_for_handover(&server, channel)?;
             }
             let longest = match is_streaming && self.engine.visible_lsn() > reported {
                 _ if unflushed > 0 => Duration::ZERO,
@@ -386,7 +397,11 @@ impl Shared {
                 Received::Message => {
                     heard = clock::now();
                     match receiver.take(&message, channel)? {
-                        Taken::Identity => *phase = Phase::Asked { is_of_primary: receiver.is_of_primary() },
+                        Taken::Identity => {
+                            let is_of_primary = receiver.is_of_primary();
+                            *phase = Phase::Asked { is_of_primary };
+                            self.status.lock().is_of_primary = is_of_primary;
+                        }
                         Taken::Beginning => {
                             *phase = Phase::Streaming;
                             self.set_state(FollowingState::Receiving);
@@ -434,12 +449,10 @@ impl Shared {
         let stopped = || self.is_stopping() || self.promoting.wish() == Wish::End;
         let mut channel = Stoppable { channel: &mut *connect()?, is_stopped: &stopped };
         let identity = self.engine.identity().expect("a replica has a directory");
-        join::copy_anew(disk, directory, &mut channel, &upstream, name, identity)?;
-        if stopped() {
-            join::discard(&**disk, directory)?;
-            return Err(ended());
-        }
-        Ok(())
+        let option = DirectoryRole::read(&**disk, directory)?.and_then(|role| role.option);
+        join::copy_anew(disk, directory, &mut channel, &upstream, option.as_deref(), name, identity)?;
+        // A promotion removes the copy.
+        if stopped() { Err(ended()) } else { Ok(()) }
     }
 
     /// Replays until it is to stop.
@@ -469,6 +482,7 @@ impl Shared {
                     }
                     if has_panicked {
                         // A commit may have been replayed in part, which no reader sees.
+                        self.promoting.give_up(panicked("replay"));
                         return;
                     }
                     self.sleep(REPLAY_WAIT);
@@ -482,11 +496,14 @@ impl Shared {
         if let Some(cluster) = self.promoting.replaying() {
             return self.replay_to_the_end(replayer, cluster).map(|()| false);
         }
-        if self.is_paused.load(Ordering::SeqCst) {
+        // Before the primary gives up, everything is to be replayed.
+        let is_wanted = self.promoting.wish() != Wish::Nothing;
+        if self.is_paused.load(Ordering::SeqCst) && !is_wanted {
             return Ok(false);
         }
         let delay = self.delay.load(Ordering::SeqCst) as i64;
         if delay > 0
+            && !is_wanted
             && let Some(sealed) = replayer.next_wall_time()?
             && clock::wall_clock_micros() < sealed.saturating_add(delay)
         {
@@ -514,10 +531,28 @@ impl Shared {
                 return Ok(());
             }
         }
-        let point = replayer.promote(cluster)?;
-        self.promoting.finish(Ok(point));
-        (self.options.ended)(FollowingState::Promoted);
-        Ok(())
+        // What has been copied in the meantime is of the former primary, and must not take the place of this database.
+        join::discard(&*self.options.disk, &self.options.directory)?;
+        match replayer.promote(cluster) {
+            Ok(point) => {
+                self.promoting.finish(Ok(point));
+                (self.options.ended)(FollowingState::Promoted);
+                Ok(())
+            }
+            Err(error) => {
+                // The directory may be that of a primary.
+                self.promoting.give_up(error.clone());
+                (self.options.ended)(FollowingState::Uncertain);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether replay goes on, and lacks little.
+    fn replays_well(&self) -> bool {
+        let received = self.engine.received().map_or(0, |point| point.lsn.0);
+        let lacks = received.saturating_sub(self.engine.visible_lsn().0);
+        self.status.lock().replay_error.is_none() && lacks <= LITTLE_BYTES
     }
 }
 

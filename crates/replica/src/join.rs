@@ -48,7 +48,7 @@ pub fn join(
     disk.create_directory(directory)?;
     let _lock = disk.lock(&directory.join(LOCK))?;
     check_that_nothing_is_there(&**disk, directory)?;
-    copy(disk, directory, channel, upstream, name, None)?;
+    copy(disk, directory, channel, (upstream, Some(upstream)), name, None)?;
     disk.remove(&directory.join(JOINING))?;
     disk.sync_directory(directory)?;
     match directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -57,19 +57,21 @@ pub fn join(
     }
 }
 
-/// Copies the database of the server, which must be of this identity, beside that of a replica, which cannot follow it any more.
+/// Copies the database of the server, which must be of this identity, beside that of a replica, which cannot follow it any more. `option`
+/// is the server that the operator has named last.
 /// [`finish`] puts it in its place. After an error nothing is left.
 pub fn copy_anew(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     channel: &mut dyn Channel,
     upstream: &str,
+    option: Option<&str>,
     name: &str,
     identity: (DatabaseId, ClusterId),
 ) -> Result<()> {
     let anew = directory.join(ANEW);
     remove(&**disk, &anew)?;
-    copy(disk, &anew, channel, upstream, name, Some(identity)).inspect_err(|_| {
+    copy(disk, &anew, channel, (upstream, option), name, Some(identity)).inspect_err(|_| {
         // The first error is the more useful one.
         let _ = remove(&**disk, &anew);
     })
@@ -123,6 +125,11 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
     remove(disk, &anew)
 }
 
+/// Waits until a database that is being closed is closed: the last handle may be one of its own threads.
+pub fn wait_until_closed(disk: &dyn Disk, directory: &Path) -> Result<()> {
+    lock(disk, directory).map(drop)
+}
+
 /// Locks a directory. The last handle of a database that was just closed may be one of its own threads, such as that of a checkpoint,
 /// so a held lock is retried for long.
 pub(crate) fn lock(disk: &dyn Disk, directory: &Path) -> Result<DiskLock> {
@@ -141,7 +148,7 @@ fn copy(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     channel: &mut dyn Channel,
-    upstream: &str,
+    (upstream, option): (&str, Option<&str>),
     name: &str,
     identity: Option<(DatabaseId, ClusterId)>,
 ) -> Result<()> {
@@ -172,7 +179,7 @@ fn copy(
     for folder in receiver.folders.both() {
         disk.sync_directory(folder)?;
     }
-    manifest.install_replica(&**disk, directory, upstream)?;
+    manifest.install_replica(&**disk, directory, upstream, option)?;
     disk.sync_directory(directory)
 }
 

@@ -47,6 +47,8 @@ struct State {
     /// How many have failed.
     failures: u64,
     failure: Option<Error>,
+    /// Why none can succeed any more.
+    is_hopeless: bool,
 }
 
 #[derive(Default, Debug)]
@@ -67,12 +69,12 @@ enum Stage {
 }
 
 /// What the thread that receives is to do.
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
     /// To receive.
     Nothing,
-    /// To ask the primary to hand over to this server.
-    Ask(String),
+    /// To ask the primary to hand over, once that is possible, unless it has been asked.
+    Ask,
     /// To receive nothing any more.
     End,
 }
@@ -113,6 +115,9 @@ impl Promoting {
     /// Asks for a promotion. Returns how many have failed before.
     fn ask(&self, promotion: Promotion) -> Result<u64> {
         let mut state = self.state.lock();
+        if let Some(failure) = state.failure.as_ref().filter(|_| state.is_hopeless) {
+            return Err(failure.clone());
+        }
         match &mut state.stage {
             Stage::Idle => {}
             // Of the same primary, which has not answered yet.
@@ -145,18 +150,28 @@ impl Promoting {
     pub fn wish(&self) -> Wish {
         match &self.state.lock().stage {
             Stage::Wanted { promotion: Promotion::Forced, .. } => Wish::End,
-            Stage::Wanted { promotion: Promotion::Handover { server }, is_asked: false, .. } => {
-                Wish::Ask(server.clone())
-            }
+            Stage::Wanted { promotion: Promotion::Handover { .. }, .. } => Wish::Ask,
             _ => Wish::Nothing,
         }
     }
 
-    /// Notes that the primary has been asked.
-    pub fn note_asked(&self) {
-        if let Stage::Wanted { is_asked, .. } = &mut self.state.lock().stage {
-            *is_asked = true;
+    /// The server to which the primary is to hand over, if it is to be asked now. Then it counts as asked.
+    pub fn take_request(&self) -> Option<String> {
+        match &mut self.state.lock().stage {
+            Stage::Wanted { promotion: Promotion::Handover { server }, is_asked, .. } if !*is_asked => {
+                *is_asked = true;
+                Some(server.clone())
+            }
+            _ => None,
         }
+    }
+
+    /// Nothing can be replayed any more, or the database is to be opened again: each promotion fails for this reason.
+    pub fn give_up(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.fail(error);
+        state.is_hopeless = true;
+        self.changed.notify_all();
     }
 
     /// Notes that nothing is received any more: because the primary has handed over, or for this reason.
@@ -168,7 +183,9 @@ impl Promoting {
         match ended {
             Ok(()) => state.stage = Stage::Replaying(None),
             // It has refused, and has not given up anything.
-            Err(error) if *is_asked && !is_of_connection(error) => state.fail((*error).clone()),
+            Err(error) if *is_asked && error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => {
+                state.fail((*error).clone());
+            }
             // It may have given up: it is asked again over the next connection.
             Err(_) if *is_withdrawn => state.stage = Stage::Idle,
             Err(_) => *is_asked = false,
@@ -223,12 +240,6 @@ impl State {
     }
 }
 
-/// Whether an error is that of a connection, and no answer of the server.
-fn is_of_connection(error: &Error) -> bool {
-    let of_connection = [SqlState::CONNECTION_FAILURE, SqlState::ADMIN_SHUTDOWN];
-    of_connection.contains(&error.state())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -249,17 +260,17 @@ mod tests {
         promoting.ask(handover()).unwrap();
         assert_eq!(promoting.ask(handover()).unwrap_err().state(), SqlState::OBJECT_IN_USE);
         for _ in 0..2 {
-            assert_eq!(promoting.wish(), Wish::Ask("b:5432".into()));
-            promoting.note_asked();
-            assert_eq!(promoting.wish(), Wish::Nothing);
+            assert_eq!(promoting.wish(), Wish::Ask);
+            assert_eq!(promoting.take_request().as_deref(), Some("b:5432"));
+            assert_eq!(promoting.take_request(), None);
             promoting.end_receiving(Err(&lost()));
             assert!(promoting.begin_receiving());
         }
-        promoting.note_asked();
+        promoting.take_request().unwrap();
         promoting.state.lock().withdraw();
         // The primary may still answer, and another one may wait for that.
         promoting.ask(handover()).unwrap();
-        assert_eq!(promoting.wish(), Wish::Nothing);
+        assert_eq!(promoting.take_request(), None);
         promoting.state.lock().withdraw();
         promoting.end_receiving(Err(&lost()));
         assert!(promoting.begin_receiving());
@@ -272,7 +283,11 @@ mod tests {
         let refusal = Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "no");
         assert!(promoting.begin_receiving());
         promoting.ask(handover()).unwrap();
-        promoting.note_asked();
+        promoting.take_request().unwrap();
+        promoting.end_receiving(Err(&Error::new(SqlState::DISK_FULL, "of the replica itself")));
+        assert_eq!(promoting.state.lock().failures, 0);
+        assert!(promoting.begin_receiving());
+        promoting.take_request().unwrap();
         promoting.end_receiving(Err(&refusal));
         assert_eq!(promoting.state.lock().failures, 1);
         assert!(promoting.replaying().is_none() && promoting.begin_receiving());
@@ -291,5 +306,10 @@ mod tests {
         promoting.finish(Ok(LogPoint::START));
         assert!(promoting.is_done() && !promoting.begin_receiving());
         assert!(promoting.ask(handover()).is_err());
+
+        let promoting = Promoting::default();
+        promoting.ask(handover()).unwrap();
+        promoting.give_up(lost());
+        assert_eq!(promoting.ask(handover()).unwrap_err().message(), "lost");
     }
 }

@@ -61,7 +61,7 @@ pub fn interrupted(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> 
 }
 
 /// Makes a directory, whose database is closed, that of a replica of the server behind `connect`, and gives up the commits that this one
-/// does not have. `upstream` is the server's address, `HOST:PORT` or a URL; `name` is shown by the server. Ends with 57P01 once
+/// does not have. `upstream` is the server's address, `HOST:PORT` or a URL; `option` is what the operator has just named; `name` is shown by the server. Ends with 57P01 once
 /// `is_stopped`.
 ///
 /// Errors: 55000 if the server has another database, or is a replica; those of the connection and the disk, after which it is to be done again;
@@ -72,6 +72,7 @@ pub fn rejoin(
     connect: &Connect<'_>,
     is_stopped: &dyn Fn() -> bool,
     upstream: &str,
+    option: Option<&str>,
     name: &str,
 ) -> Result<Rejoined> {
     // The copy that an earlier attempt has made.
@@ -108,10 +109,19 @@ pub fn rejoin(
     if kept.is_none() {
         let mut channel = Stoppable { channel: &mut *connect()?, is_stopped };
         let identity = (server.database, server.cluster);
-        join::copy_anew(disk, directory, &mut channel, upstream, name, identity)?;
+        join::copy_anew(
+            disk,
+            directory,
+            &mut channel,
+            upstream,
+            option.or(role.option.as_deref()),
+            name,
+            identity,
+        )?;
         join::finish(&**disk, directory)?;
     }
-    let (upstream, option) = (Some(upstream.to_owned()), Some(upstream.to_owned()));
+    let (upstream, option) =
+        (Some(upstream.to_owned()), option.map(str::to_owned).or_else(|| role.option.clone()));
     DirectoryRole { cluster: server.cluster, upstream, option, ..role }.write(&**disk, directory)?;
     disk.remove(&marker)?;
     disk.sync_directory(directory)?;

@@ -20,7 +20,7 @@ use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{Follower, Group, LogPoint, Pin, SegmentHeader};
-use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
+use firn_txn::{ClusterId, DIRECTORY_VERSION, DatabaseFile, Engine, files_named_by};
 use std::collections::HashSet;
 use std::time::Duration;
 
@@ -77,7 +77,8 @@ pub struct Serving {
     engine: Arc<Engine>,
     senders: Senders,
     peer: Peer,
-    is_greeted: bool,
+    /// The cluster of this server when the connection began.
+    greeted_in: Option<ClusterId>,
     sending: Option<Sending>,
     handover: Option<Handover>,
     /// Whether the database was a primary, and has been handed over, or may have been.
@@ -102,7 +103,7 @@ impl Serving {
             engine,
             senders,
             peer,
-            is_greeted: false,
+            greeted_in: None,
             sending: None,
             handover: None,
             has_given_up: false,
@@ -129,10 +130,12 @@ impl Serving {
 
     /// Takes a message of the other side. A copy is sent before this returns.
     ///
-    /// Errors, after which the connection ends: 08P01 if it is out of turn; 55000 if the other side has another version, or the log has
+    /// Errors, after which the connection ends: 08P01 if it is out of turn; 55000 if the other side has another version, the server
+    /// belongs to another cluster than when the connection began, it does not hand over, or the log has
     /// another history; 57P03 if it does not reach the place where it is asked for; 58P01 if it is not retained from there.
     pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<()> {
-        match (Request::decode(message)?, self.is_greeted, &mut self.sending) {
+        self.check_cluster()?;
+        match (Request::decode(message)?, self.greeted_in.is_some(), &mut self.sending) {
             (Request::Hello { protocol, directory_version, holder }, false, _) => {
                 check_versions(protocol, directory_version)?;
                 let (database, cluster) = self.engine.identity().ok_or_else(in_memory)?;
@@ -148,7 +151,7 @@ impl Serving {
                         program,
                     },
                 )?;
-                (self.is_greeted, self.peer.name) = (true, holder);
+                (self.greeted_in, self.peer.name) = (Some(cluster), holder);
                 channel.flush()
             }
             (Request::Follow { from }, true, None) => {
@@ -164,10 +167,8 @@ impl Serving {
                 sending.note(status)
             }
             (Request::Handover { server }, _, Some(_)) => {
-                self.has_given_up = !self.engine.is_replica();
                 let handed_over = self.engine.hand_over(&server);
-                let is_refused = |error: &Error| error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE;
-                self.has_given_up &= !handed_over.as_ref().is_err_and(is_refused);
+                self.has_given_up = self.engine.has_handed_over();
                 let (end, begun) = (handed_over?, clock::now());
                 self.handover = Some(Handover { end, begun, is_told: false, is_confirmed: false });
                 Ok(())
@@ -198,6 +199,7 @@ impl Serving {
     ///
     /// Error: 55000 if the log is not retained any more that has not been sent; 08006 if the other side does not answer.
     pub fn send_some(&mut self, channel: &mut dyn Channel) -> Result<bool> {
+        self.check_cluster()?;
         let Some(sending) = &mut self.sending else { return Ok(false) };
         let has_sent = sending.send_some(channel)?;
         for handover in self.handover.iter_mut().filter(|handover| !handover.is_told) {
@@ -208,6 +210,16 @@ impl Serving {
             }
         }
         Ok(has_sent)
+    }
+
+    /// Error: 55000 if this server has been promoted into another cluster: the other side is to be refused, like any other one.
+    fn check_cluster(&self) -> Result<()> {
+        let present = self.engine.identity().map(|(_, cluster)| cluster);
+        if self.greeted_in.is_none() || self.greeted_in == present {
+            return Ok(());
+        }
+        let message = "the server has been promoted by force, and belongs to another cluster now";
+        Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message))
     }
 
     /// Waits until more of the log is on disk, if the other side follows it, for so long at most.
@@ -310,7 +322,8 @@ impl LogSender {
     /// Sends headers of segments that have not been sent.
     fn send_segments(&mut self, channel: &mut dyn Channel, headers: &[SegmentHeader]) -> Result<()> {
         for header in headers {
-            if self.segment.is_none_or(|sent| sent.number < header.number || sent.epoch < header.epoch) {
+            // One of another epoch may take the place of an empty one.
+            if self.segment.is_none_or(|sent| sent != *header && sent.number <= header.number) {
                 send(channel, &Reply::Segment(&header.encode()))?;
                 self.segment = Some(*header);
             }

@@ -8,6 +8,7 @@ mod backup;
 mod bench;
 mod checksum;
 mod client;
+mod cluster;
 mod cooling;
 mod demo;
 mod dump;
@@ -47,6 +48,8 @@ enum Command {
     Restore(dump::RestoreOptions),
     /// Makes a replica the primary.
     Promote(promote::Options),
+    /// Shows a server, the one that it follows, and those that follow it.
+    Cluster(cluster::Options),
     /// Makes, lists, verifies and removes backups of a running server, and restores from them.
     Backup(backup::Options),
     /// Runs a workload in this process and reports its speed.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Dump(options) => dump::dump(options),
         Command::Restore(options) => dump::restore(options),
         Command::Promote(options) => promote::run(options),
+        Command::Cluster(options) => cluster::run(options),
         Command::Backup(options) => backup::run(options),
         Command::Bench(options) => bench::run(options),
         Command::Demo(options) => demo::run(options),

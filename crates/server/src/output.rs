@@ -22,8 +22,17 @@ pub(crate) use say;
 
 /// Prints a line. If the reader has gone, the error has no message.
 pub(crate) fn print_line(text: Arguments<'_>) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
+    writeln!(io::stdout(), "{text}").map_err(|error| failed(&error))
+}
+
+/// Prints a text of whole lines.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    io::stdout().write_all(text.as_bytes()).map_err(|error| failed(&error))
+}
+
+fn failed(error: &io::Error) -> Failure {
+    match error.kind() {
         io::ErrorKind::BrokenPipe => Failure::silent(),
         _ => Failure::new(format!("could not write to standard output: {error}")),
-    })
+    }
 }

@@ -128,6 +128,7 @@ pub fn follow(
     directory: &Path,
     upstream: Upstream,
     name: &str,
+    may_diverge: bool,
     ended: impl Fn(FollowingState) + Send + Sync + 'static,
 ) -> Result<Following> {
     let options = following::Options {
@@ -138,6 +139,7 @@ pub fn follow(
             let name = name.to_owned();
             move || Ok(Box::new(upstream.connect(&name)?))
         }),
+        may_diverge,
         report: Box::new(report),
         ended: Box::new(ended),
     };
@@ -199,6 +201,7 @@ impl ReplicationFacts for Facts {
         Some(ReceiverFacts {
             server: upstream.host_and_port(),
             is_connected: status.state == FollowingState::Receiving,
+            is_of_primary: status.is_of_primary,
             epoch: received.epoch.0,
             begun: status.begun,
             received: received.lsn,

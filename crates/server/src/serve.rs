@@ -146,6 +146,8 @@ enum Event {
     HandedOver,
     /// It was a replica, and is a primary now.
     Promoted,
+    /// It was to become a primary, which has failed: it is to be opened again, as what its directory says.
+    Uncertain,
 }
 
 /// Runs a server until SIGINT, SIGTERM or SIGHUP.
@@ -163,22 +165,29 @@ pub fn run(options: Options) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--temporary-dir {}: not a directory", directory.display())));
     }
     let mut options = options;
-    let mut rejoins = options.follow.clone().filter(|_| options.rejoin);
+    let mut rejoins = options.follow.clone().filter(|_| options.rejoin).map(Rejoins::Told);
     loop {
+        // One that could not be rejoined is not tried again and again: each time its sessions would end.
+        let mut may_diverge = true;
         let upstream = match &options.data {
-            Some(directory) => match prepare(&options, directory, rejoins.take(), &events)? {
+            Some(directory) => match prepare(&options, directory, rejoins.take(), &mut may_diverge, &events)?
+            {
                 Prepared::Primary => None,
                 Prepared::Replica(upstream) => Some(upstream),
                 Prepared::Stopped => return Ok(()),
             },
             None => None,
         };
-        let (event, addresses) = serve(&options, &auth, &tls, upstream.clone(), &sender, &events)?;
+        let (event, addresses) =
+            serve(&options, &auth, &tls, (upstream.clone(), may_diverge), &sender, &events)?;
         // What else has happened to the database that was just closed does not matter any more.
         if event == Event::Stop || events.try_iter().any(|event| event == Event::Stop) {
             return Ok(());
         }
-        rejoins = upstream.filter(|_| event == Event::Diverged);
+        rejoins = upstream.filter(|_| event == Event::Diverged).map(Rejoins::Automatically);
+        if let Some(directory) = &options.data {
+            join::wait_until_closed(&RealDisk, directory).map_err(Failure::data)?;
+        }
         // Clients find it where it was, also if the port was a free one.
         (options.listen, options.flight) = addresses;
     }
@@ -192,7 +201,7 @@ fn serve(
     options: &Options,
     auth: &Auth,
     tls: &Option<Tls>,
-    upstream: Option<Box<Upstream>>,
+    (upstream, may_diverge): (Option<Box<Upstream>>, bool),
     sender: &mpsc::Sender<Event>,
     events: &mpsc::Receiver<Event>,
 ) -> Result<(Event, Addresses), Failure> {
@@ -228,15 +237,17 @@ fn serve(
     };
     let following = match (&upstream, &options.data) {
         (Some(upstream), Some(directory)) => {
-            let [superseded, diverged, promoted] =
-                [Event::Superseded, Event::Diverged, Event::Promoted].map(send);
+            let [superseded, diverged, promoted, uncertain] =
+                [Event::Superseded, Event::Diverged, Event::Promoted, Event::Uncertain].map(send);
             let ended = move |state| match state {
                 FollowingState::Superseded => superseded(),
                 FollowingState::Diverged => diverged(),
                 FollowingState::Promoted => promoted(),
+                FollowingState::Uncertain => uncertain(),
                 FollowingState::Connecting | FollowingState::Receiving | FollowingState::CopyingAnew => {}
             };
-            let following = follow(&database, directory, (**upstream).clone(), &options.name, ended);
+            let following =
+                follow(&database, directory, (**upstream).clone(), &options.name, may_diverge, ended);
             Some(following.map_err(Failure::data)?)
         }
         _ => None,
@@ -292,6 +303,7 @@ fn serve(
         Event::Superseded => "opening the new copy",
         Event::Diverged => "the server that is followed has another history: rejoining it",
         Event::HandedOver => "handed over: opening the database as that of a replica",
+        Event::Uncertain => "the promotion has failed: opening the database again",
     });
     drop(watch);
     // The two are independent; what either leaves open is rolled back when it returns.
@@ -310,7 +322,9 @@ fn serve(
     match event {
         Event::Stop => database.close_at_end().map_err(Failure::data)?,
         // Its files are about to be changed or removed, or it has nothing to write.
-        Event::Superseded | Event::Diverged | Event::HandedOver | Event::Promoted => drop(database),
+        Event::Superseded | Event::Diverged | Event::HandedOver | Event::Promoted | Event::Uncertain => {
+            drop(database);
+        }
     }
     Ok((event, addresses))
 }
@@ -323,12 +337,30 @@ enum Prepared {
     Stopped,
 }
 
+/// The server that a database is to rejoin.
+enum Rejoins {
+    /// The operator has said so.
+    Told(Box<Upstream>),
+    /// It is the server that it follows, and has another history.
+    Automatically(Box<Upstream>),
+    /// That was interrupted.
+    Again(Box<Upstream>),
+}
+
+impl Rejoins {
+    fn upstream(self) -> Box<Upstream> {
+        let (Rejoins::Told(upstream) | Rejoins::Automatically(upstream) | Rejoins::Again(upstream)) = self;
+        upstream
+    }
+}
+
 /// Makes sure that a directory has what it is to be opened as: a copy, if it is to follow a server, or the same history as the server
 /// that it `rejoins`.
 fn prepare(
     options: &Options,
     directory: &Path,
-    rejoins: Option<Box<Upstream>>,
+    rejoins: Option<Rejoins>,
+    may_diverge: &mut bool,
     events: &mpsc::Receiver<Event>,
 ) -> Result<Prepared, Failure> {
     let disk: Arc<dyn Disk> = Arc::new(RealDisk);
@@ -338,10 +370,25 @@ fn prepare(
     let interrupted =
         interrupted.map(|server| follow_argument(&server)).transpose().map_err(Failure::usage)?;
     let role = DirectoryRole::read(&*disk, directory).map_err(Failure::data)?;
-    if let Some(upstream) = rejoins.filter(|_| role.is_some()).or(interrupted) {
+    if let Some(rejoins) = rejoins.filter(|_| role.is_some()).or(interrupted.map(Rejoins::Again)) {
+        let is_told = matches!(rejoins, Rejoins::Told(_));
+        let is_automatic = matches!(rejoins, Rejoins::Automatically(_));
+        let upstream = rejoins.upstream();
+        let option = is_told.then_some(&*upstream.given);
         let rejoined = until_reached(&upstream, events, |is_stopped| {
             let connect = || upstream.connect(name).map(|it| Box::new(it) as Box<dyn Channel>);
-            let rejoined = rejoin(&disk, directory, &connect, is_stopped, &upstream.given, name)?;
+            let rejoined = rejoin(&disk, directory, &connect, is_stopped, &upstream.given, option, name);
+            if let Err(error) = &rejoined
+                && is_automatic
+                && !is_stopped()
+                && rejoin::interrupted(&*disk, directory)?.is_none()
+            {
+                // Nothing has been changed: it is served as it is.
+                say(format_args!("{} cannot be rejoined: {error}", upstream.shown()));
+                *may_diverge = false;
+                return Ok(());
+            }
+            let rejoined = rejoined?;
             say(match rejoined {
                 Rejoined::Unchanged => format!("{} has all commits of this server", upstream.shown()),
                 Rejoined::Cut { from, to } => format!(
@@ -370,7 +417,7 @@ fn prepare(
     };
     match (&role.upstream, &options.follow) {
         // The operator has named another server than before.
-        (Some(known), Some(upstream)) if *role.option.as_ref().unwrap_or(known) != upstream.given => {
+        (Some(_), Some(upstream)) if role.option.as_ref() != Some(&upstream.given) => {
             let given = Some(upstream.given.clone());
             DirectoryRole { upstream: given.clone(), option: given, ..role }
                 .write(&*disk, directory)
@@ -406,7 +453,7 @@ fn until_reached(
     let mut reported = None;
     let is_stopped = Cell::new(false);
     let stop = || {
-        if events.try_recv().is_ok() {
+        if events.try_iter().any(|event| event == Event::Stop) {
             is_stopped.set(true);
         }
         is_stopped.get()
@@ -424,7 +471,7 @@ fn until_reached(
             say(format_args!("waiting for {}: {text}", upstream.shown()));
             reported = Some(text);
         }
-        if events.recv_timeout(Duration::from_secs(1)).is_ok() {
+        if events.recv_timeout(Duration::from_secs(1)) == Ok(Event::Stop) {
             return Ok(false);
         }
     }

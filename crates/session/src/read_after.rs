@@ -5,7 +5,7 @@
 
 use crate::connection::Connection;
 use firn_base::sync::Ordering;
-use firn_base::{Epoch, Error, Result, SqlState, clock};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState, clock};
 use firn_sql::standby::{Token, lsn_text};
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ const INTERVAL: Duration = Duration::from_millis(2);
 impl Connection {
     /// Waits until a new snapshot shows what the session wants to read.
     ///
-    /// Errors: 57014 after `firn.read_after_timeout`, or if the statement is cancelled; 55000 in a primary whose log does not have it.
+    /// Errors: 57014 after `firn.read_after_timeout`, or if the statement is cancelled; 55000 if it is lost, or in a primary whose log
+    /// does not have it.
     #[inline]
     pub(crate) fn wait_to_read(&self) -> Result<()> {
         match self.read_after {
@@ -38,9 +39,15 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a snapshot shows it. 55000 in a primary that does not have it.
+    /// Whether a snapshot shows it. 55000 if it is lost, or in a primary that does not have it.
     pub(crate) fn has_reached(&self, token: Token) -> Result<bool> {
         let engine = &self.shared.engine;
+        if let Some(epoch) = token.epoch
+            && let Some(end) = engine.end_of_epoch(epoch)
+            && token.lsn > end
+        {
+            return Err(is_lost(token, end));
+        }
         if engine.is_replica() {
             return Ok(engine.visible_lsn() >= token.lsn && self.has_epoch(token.epoch)?);
         }
@@ -81,4 +88,15 @@ impl Connection {
             .with_detail(format!("It ends at {end}, and the server is no replica, which could receive more."))
             .with_hint("RESET firn.read_after reads what the server has.")
     }
+}
+
+#[cold]
+fn is_lost(token: Token, end: Lsn) -> Error {
+    let message = format!("the commit at {token}, after which is to be read, is lost");
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+        .with_detail(format!(
+            "The epoch of that server ends at {}: another one was promoted there.",
+            lsn_text(end)
+        ))
+        .with_hint("RESET firn.read_after reads what the server has.")
 }

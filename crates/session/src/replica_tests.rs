@@ -95,6 +95,11 @@ fn sessions_go_on_when_the_server_becomes_a_primary() {
     connection
         .execute("INSERT INTO t VALUES (3, 'three'); SELECT nextval('s'); CREATE TABLE u (a integer)")
         .unwrap();
+    // What the former primary has written in its epoch, and this server has not received, is lost.
+    let lost = error(&mut connection, "SET firn.read_after = '1:7F/0'; SELECT 1");
+    assert_eq!(lost.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE);
+    assert!(lost.message().contains("is lost") && lost.hint().is_some(), "{lost:?}");
+    connection.execute("RESET firn.read_after").unwrap();
     // The transaction that has begun before sees what it saw, and does not write.
     assert_eq!(text(&mut reader, "FETCH c"), "2");
     assert_eq!(text(&mut reader, "SELECT count(*) FROM t"), "2");
@@ -447,6 +452,7 @@ fn received() -> ReceiverFacts {
     ReceiverFacts {
         server: ("db.example".to_owned(), 5432),
         is_connected: true,
+        is_of_primary: true,
         epoch: 3,
         begun: Lsn(0x10),
         received: Lsn(0x30),

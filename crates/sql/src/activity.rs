@@ -305,6 +305,8 @@ pub struct ReceiverFacts {
     pub server: (String, u16),
     /// Whether it is connected.
     pub is_connected: bool,
+    /// Whether that server was a primary when it was connected last.
+    pub is_of_primary: bool,
     /// The epoch of what it has received last.
     pub epoch: u64,
     /// Where receiving began since it was started.

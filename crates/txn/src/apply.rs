@@ -15,6 +15,7 @@
 //! Invariant: a table is known to the workers before they get a group that refers to it.
 
 use crate::catalog::{Catalog, CatalogChange, IdMarks, Oid, StorageDef};
+use crate::epochs::Epochs;
 use crate::loads;
 use crate::manifest::TableFile;
 use crate::sequence::SequenceState;
@@ -57,6 +58,8 @@ pub(crate) struct Rebuilt {
     /// Tables that the log has changed.
     pub changed: HashSet<TableId>,
     pub options: TableOptions,
+    /// Where epochs have begun.
+    pub epochs: Epochs,
     /// The spill files that the log refers to.
     pub spilled: Vec<Kept>,
     /// The files of loads that the log refers to, with the times of their commits and the ends of these.
@@ -140,6 +143,7 @@ impl Rebuilt {
             let group = reader.next_group()?;
             let ended = group.is_none();
             if let Some(group) = group {
+                self.epochs.note(group.end.epoch, group.begin);
                 for entry in group.entries() {
                     self.apply_to_all(entry, group.end.lsn, known, beside, workers.len())?;
                 }

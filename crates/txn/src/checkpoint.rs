@@ -113,7 +113,8 @@ pub struct PinnedCheckpoint {
 impl PinnedCheckpoint {
     /// The bytes of its manifest. A copy does not say whom the database follows, nor with which password.
     pub fn manifest(&self) -> Vec<u8> {
-        Manifest { follows: None, follow_option: None, ..(*self.manifest).clone() }.encode()
+        let manifest = (*self.manifest).clone();
+        Manifest { follows: None, handed_over_at: None, follow_option: None, ..manifest }.encode()
     }
 
     /// Its files.
@@ -452,11 +453,17 @@ impl Store {
         (current.database, current.cluster)
     }
 
-    /// Makes the database a replica that follows a server, or a primary, in this cluster. After an error it may be either when it is
+    /// Makes the database a replica that follows a server, to which it may have been handed over, or a primary, in this cluster. After an error it may be either when it is
     /// opened again.
-    pub fn change_role(&self, follows: Option<&str>, cluster: ClusterId) -> Result<()> {
+    pub fn change_role(
+        &self,
+        follows: Option<&str>,
+        handed_over_at: Option<Lsn>,
+        cluster: ClusterId,
+    ) -> Result<()> {
         let mut current = self.current.lock();
-        let manifest = Manifest { follows: follows.map(str::to_owned), cluster, ..(**current).clone() };
+        let (follows, handed_over_at) = (follows.map(str::to_owned), handed_over_at.map(|at| at.0));
+        let manifest = Manifest { follows, handed_over_at, cluster, ..(**current).clone() };
         // Another one may be in the directory, after a failed attempt to replace this one. Then nothing has been removed that this
         // one needs.
         manifest.write(&*self.disk, &self.directory)?;
@@ -547,6 +554,7 @@ impl Store {
             database: newest.manifest.database,
             cluster: newest.manifest.cluster,
             follows: newest.manifest.follows.clone(),
+            handed_over_at: newest.manifest.handed_over_at,
             follow_option: newest.manifest.follow_option.clone(),
             complete: true,
             checkpoint: number,
@@ -557,6 +565,7 @@ impl Store {
             epoch: point.epoch.0,
             wall_time: point.wall_time,
             needed: needed.0,
+            epochs: engine.epochs.lock().clone(),
             block_bytes: newest.manifest.block_bytes,
             catalog: cut.catalog.to_change(storage, cut.marks),
             sequences,

@@ -169,16 +169,24 @@ impl CopiedManifest {
         self.0.files.iter().map(DatabaseFile::of_table)
     }
 
-    /// Makes it the manifest of a directory that has everything else, as that of a replica that follows a server, as its operator has
-    /// said.
-    pub fn install_replica(mut self, disk: &dyn Disk, directory: &Path, upstream: &str) -> Result<()> {
-        (self.0.follows, self.0.follow_option) = (Some(upstream.to_owned()), Some(upstream.to_owned()));
+    /// Makes it the manifest of a directory that has everything else, as that of a replica that follows a server. `option` is the
+    /// server that the operator has named last.
+    pub fn install_replica(
+        mut self,
+        disk: &dyn Disk,
+        directory: &Path,
+        upstream: &str,
+        option: Option<&str>,
+    ) -> Result<()> {
+        (self.0.follows, self.0.handed_over_at) = (Some(upstream.to_owned()), None);
+        self.0.follow_option = option.map(str::to_owned);
         self.0.write(disk, directory)
     }
 
     /// Makes it the manifest of a directory that has everything else, as that of a database of another cluster.
     pub fn install(mut self, disk: &dyn Disk, directory: &Path, cluster: ClusterId) -> Result<()> {
-        (self.0.cluster, self.0.follows, self.0.follow_option) = (cluster, None, None);
+        (self.0.cluster, self.0.follows, self.0.handed_over_at) = (cluster, None, None);
+        self.0.follow_option = None;
         self.0.write(disk, directory)
     }
 

@@ -14,6 +14,7 @@ use crate::checkpoint::{PinnedCheckpoint, Store};
 use crate::collector::Collector;
 use crate::config::Config;
 use crate::ddl::Ddl;
+use crate::epochs::Epochs;
 use crate::freezer::{Freezer, Progress};
 use crate::isolation::Isolation;
 use crate::merger::Merger;
@@ -30,7 +31,7 @@ use firn_base::sync::{
     ShortMutexGuard, Weak,
 };
 use firn_base::thread::JoinHandle;
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
+use firn_base::{Epoch, Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
 use firn_log::{Follower, Log, LogPoint, Pinned, RedoBuffer};
 use firn_storage::{
     Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
@@ -62,6 +63,7 @@ pub(crate) struct Recovered {
     pub catalog: Catalog,
     pub sequences: HashMap<Oid, SequenceState>,
     pub marks: IdMarks,
+    pub epochs: Epochs,
     pub log: Option<Log>,
     pub store: Option<Store>,
     pub replica: Option<Replica>,
@@ -76,6 +78,7 @@ impl Recovered {
             catalog: Catalog::bootstrap(),
             sequences: HashMap::new(),
             marks: IdMarks { next_oid: Oid::FIRST_USER.0, next_table: 1 },
+            epochs: Epochs::default(),
             log: None,
             store: None,
             replica: None,
@@ -111,6 +114,8 @@ pub struct Engine {
     /// The directory with the checkpoints. Present if there is a log.
     store: Option<Store>,
     replica: Option<Replica>,
+    /// Where the epochs of the log have begun.
+    pub(crate) epochs: Mutex<Epochs>,
     /// The server to which the database is handed over.
     pub(crate) successor: OnceLock<String>,
     tables: RwLock<HashMap<TableId, Arc<Table>>>,
@@ -184,6 +189,7 @@ impl Engine {
             log: recovered.log,
             store: recovered.store,
             replica: recovered.replica,
+            epochs: Mutex::new(recovered.epochs),
             successor: OnceLock::new(),
             tables: RwLock::new(recovered.tables),
             dropped: Mutex::default(),
@@ -557,6 +563,11 @@ impl Engine {
     /// written, or if the log is empty.
     pub fn can_copy_from(&self, lsn: Lsn) -> bool {
         self.log.as_ref().is_some_and(|log| log.can_copy_from(lsn))
+    }
+
+    /// Where the log of an epoch ends, if a later one has begun: commits of that epoch behind this position are lost.
+    pub fn end_of_epoch(&self, epoch: Epoch) -> Option<Lsn> {
+        self.epochs.lock().end_of(epoch)
     }
 
     /// Whether a point is of the log's history, and durable. Errors: 58P01 if that is unknown, since the log there has been removed;

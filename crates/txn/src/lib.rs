@@ -5,6 +5,7 @@
 pub mod catalog;
 pub mod dependencies;
 pub mod engine;
+mod epochs;
 pub mod native;
 pub mod transaction;
 

@@ -19,6 +19,7 @@
 //! A file to which the manifest does not refer is not part of the database: it is left over from a crash.
 
 use crate::catalog::CatalogChange;
+use crate::epochs::Epochs;
 use firn_base::disk::Disk;
 use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time, random};
 use firn_log::{DatabaseId, LogPoint};
@@ -97,6 +98,10 @@ pub struct Manifest {
     /// The server whose log the database follows, if it is a replica: `HOST:PORT`, or a URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follows: Option<String>,
+    /// Where the log has ended when the database was handed over to the server that it follows, if it was a primary before. A replica that
+    /// has received nothing since then lets that server take over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handed_over_at: Option<u64>,
     /// The server to follow that the operator has named last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_option: Option<String>,
@@ -125,6 +130,9 @@ pub struct Manifest {
     /// The log position up to which these commits are complete.
     #[serde(default)]
     pub needed: u64,
+    /// Where epochs have begun.
+    #[serde(default, skip_serializing_if = "Epochs::is_empty")]
+    pub epochs: Epochs,
     /// Bytes of a block, which row ids depend on.
     pub block_bytes: u64,
     /// The catalog and the physical tables, as a change of an empty catalog.
@@ -189,7 +197,8 @@ impl Manifest {
     /// The same, with the role that another one says.
     pub fn with_role_of(self, other: &Manifest) -> Manifest {
         let (follows, follow_option) = (other.follows.clone(), other.follow_option.clone());
-        Manifest { cluster: other.cluster, follows, follow_option, ..self }
+        let Manifest { cluster, handed_over_at, .. } = *other;
+        Manifest { cluster, follows, handed_over_at, follow_option, ..self }
     }
 
     /// The commit time of the checkpoint.
@@ -345,6 +354,7 @@ mod tests {
             database: DatabaseId([0xab; 16]),
             cluster: ClusterId([0xc1; 16]),
             follows: None,
+            handed_over_at: None,
             follow_option: None,
             complete: true,
             checkpoint: 3,
@@ -355,6 +365,7 @@ mod tests {
             epoch: 6,
             wall_time: 1_700_000_000_000_000,
             needed: 4900,
+            epochs: Epochs::default(),
             block_bytes: 1 << 20,
             catalog: Catalog::bootstrap().to_change(std::iter::empty(), marks),
             sequences: vec![SequenceEntry { oid: 7, value: -1, called: true }],

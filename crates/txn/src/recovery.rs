@@ -34,6 +34,7 @@ use crate::checkpoint::Store;
 use crate::config::Config;
 use crate::copying::Folders;
 use crate::engine::Recovered;
+use crate::epochs::Epochs;
 use crate::index_build::build_index;
 use crate::manifest::{
     ClusterId, DIRECTORY_VERSION, FileBlock, LOCK, MANIFEST, MANIFEST_TEMPORARY, Manifest, REJOINING,
@@ -85,10 +86,11 @@ pub(crate) fn open(
 
     let (rebuilt, tables, point) =
         rebuild(&*disk, &Folders::of(directory), &manifest, None, config.threads, memory)?;
-    let Rebuilt { catalog, mut sequences, spilled, loaded, .. } = rebuilt;
+    let Rebuilt { catalog, mut sequences, mut epochs, spilled, loaded, .. } = rebuilt;
     sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
 
-    // From here on the directory is changed.
+    // From here on the directory is changed. What it says is acted on, so it must not be another one after a power cut.
+    disk.sync_directory(directory)?;
     if disk.exists(&directory.join(MANIFEST_TEMPORARY))? {
         disk.remove(&directory.join(MANIFEST_TEMPORARY))?;
     }
@@ -101,7 +103,11 @@ pub(crate) fn open(
         None => Log::open(disk.clone(), &path, opened, point, config.log)?,
         Some(_) => Log::open_to_receive(disk.clone(), &path, opened, point, config.log)?,
     };
-    let replica = manifest.follows.clone().map(|upstream| Replica::new(upstream, point.lsn));
+    if manifest.follows.is_none() {
+        epochs.begin(log.epoch(), point.lsn);
+    }
+    let handed_over_at = manifest.handed_over_at.map(Lsn);
+    let replica = manifest.follows.clone().map(|upstream| Replica::new(upstream, handed_over_at, point.lsn));
     log.retain_spills(spilled, manifest.position())?;
     let store =
         Store::new(disk.clone(), directory.to_owned(), lock, manifest, &tables, rebuilt.changed, loaded);
@@ -112,6 +118,7 @@ pub(crate) fn open(
         catalog,
         sequences,
         marks: rebuilt.marks,
+        epochs,
         log: Some(log),
         store: Some(store),
         replica,
@@ -168,6 +175,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
         database,
         cluster: ClusterId(database.0),
         follows: None,
+        handed_over_at: None,
         follow_option: None,
         complete: false,
         checkpoint: 0,
@@ -178,6 +186,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
         epoch: 0,
         wall_time: 0,
         needed: 0,
+        epochs: Epochs::default(),
         block_bytes: config.block_bytes as u64,
         catalog: new.catalog.to_change(std::iter::empty(), new.marks),
         sequences: Vec::new(),
@@ -198,7 +207,9 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
     }
     let (tables, changed, loaded) = (HashMap::new(), HashSet::new(), Vec::new());
     let store = Store::new(disk, directory.to_owned(), lock, manifest, &tables, changed, loaded);
-    Ok(Recovered { log: Some(log), store: Some(store), ..new })
+    let mut epochs = Epochs::default();
+    epochs.begin(log.epoch(), Lsn(0));
+    Ok(Recovered { epochs, log: Some(log), store: Some(store), ..new })
 }
 
 /// Without a manifest: checks that a database may be created here.
@@ -276,6 +287,7 @@ fn load(
         shown_until: manifest.until(),
         changed: HashSet::new(),
         options: TableOptions { block_bytes: manifest.block_bytes as usize, budget: memory.clone() },
+        epochs: manifest.epochs.clone(),
         spilled: Vec::new(),
         loaded: Vec::new(),
     };

@@ -49,7 +49,10 @@ impl DirectoryRole {
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         };
         let (follows, follow_option) = (self.upstream.clone(), self.option.clone());
-        Manifest { cluster: self.cluster, follows, follow_option, ..manifest }.write(disk, directory)
+        let is_same = follows == manifest.follows && self.cluster == manifest.cluster;
+        let handed_over_at = manifest.handed_over_at.filter(|_| is_same);
+        Manifest { cluster: self.cluster, follows, handed_over_at, follow_option, ..manifest }
+            .write(disk, directory)
     }
 }
 
@@ -58,6 +61,8 @@ impl DirectoryRole {
 pub(crate) struct Replica {
     /// That server.
     upstream: String,
+    /// Where the log has ended when the database was handed over to that server, if it was a primary before.
+    handed_over_at: Option<Lsn>,
     /// The beginning of the first group of the log that has not been replayed completely.
     replayed: AtomicU64,
     /// A snapshot that is taken now sees everything before this position.
@@ -70,10 +75,11 @@ pub(crate) struct Replica {
 
 impl Replica {
     /// A replica that has replayed the log up to here.
-    pub fn new(upstream: String, replayed: Lsn) -> Replica {
+    pub fn new(upstream: String, handed_over_at: Option<Lsn>, replayed: Lsn) -> Replica {
         let (visible, replayed) = (AtomicU64::new(replayed.0), AtomicU64::new(replayed.0));
         Replica {
             upstream,
+            handed_over_at,
             replayed,
             visible,
             is_replaying: AtomicBool::new(false),
@@ -142,21 +148,27 @@ impl Engine {
 impl Engine {
     /// Lets a replica take over the database: nothing is committed any more. Returns where the log ends, which is on disk. From then on
     /// the directory is that of a replica that follows `server`, `HOST:PORT` or a URL; the database is to be closed, and opened
-    /// again. In a replica that follows this server already, returns where the log ends that it has received.
+    /// again. It may be called again then, as long as that server has not taken over: it returns the same.
     ///
-    /// Errors: 55000 if it is a replica of another server, hands over to one, or has no directory. After any other one nothing is committed either: the database is
-    /// to be closed, and what it is when it is opened again depends on whether the directory has changed.
+    /// Errors: 55000 if it is another replica, hands over to another server, or has no directory; 53100, 58030 if the log or the
+    /// manifest cannot be written. If it [has handed over](Engine::has_handed_over) nevertheless, nothing is committed any more: the
+    /// database is to be closed, and what it is when it is opened again depends on whether the directory has changed.
     pub fn hand_over(&self, server: &str) -> Result<LogPoint> {
         let (store, log) = self.store_and_log().ok_or_else(crate::engine::no_log)?;
-        match self.upstream() {
-            None => {}
-            Some(upstream) if upstream == server => return self.received(),
-            Some(upstream) => {
-                let message = "a replica cannot hand over the database";
-                return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                    .with_detail(format!("It follows {}.", address_of(upstream)))
-                    .with_hint("Only the primary, or a replica of it, can take part. Promote a replica that follows the primary."));
+        if let Some(replica) = self.replica() {
+            let received = self.received()?;
+            // Since then nobody has taken over: that would have begun an epoch. And nobody else may.
+            if replica.upstream == server && replica.handed_over_at == Some(received.lsn) {
+                return Ok(received);
             }
+            let message = "a replica cannot hand over the database";
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+                .with_detail(format!("It follows {}.", address_of(&replica.upstream)))
+                .with_hint("Promote a replica that follows the primary."));
+        }
+        if self.successor.get().is_none() {
+            // The clock of the other server passes this one's, whatever has taken times here.
+            self.append_nothing()?;
         }
         if self.successor.get_or_init(|| server.to_owned()) != server {
             let message = "the database is being handed over to another replica";
@@ -169,8 +181,13 @@ impl Engine {
         log.wait_durable(log.appended_lsn())?;
         let point = log.point()?;
         let (_, cluster) = store.identity();
-        store.change_role(Some(server), cluster)?;
+        store.change_role(Some(server), Some(point.lsn), cluster)?;
         Ok(point)
+    }
+
+    /// Whether it was a primary, and commits nothing any more.
+    pub fn has_handed_over(&self) -> bool {
+        self.successor.get().is_some()
     }
 
     /// Makes a replica that has replayed everything up to a point a primary, whose log is written from there on.
@@ -185,6 +202,10 @@ impl Engine {
     }
 }
 
+/// A replica that is promoted into another cluster passes over so many epochs: those in which the former primary may be started again. So
+/// epochs of the same number are usually of the same history.
+const SKIPPED_EPOCHS: u64 = 1000;
+
 impl Replayer {
     /// Makes the replica a primary, once everything has been replayed that has been received, and nothing is received any more. An
     /// epoch of its own begins. In another cluster, if one is given: then replicas of the former primary refuse to follow it, and it
@@ -193,8 +214,8 @@ impl Replayer {
     /// Readers go on, with their snapshots. Transactions that have begun before do not write (25006). Returns where the former
     /// primary's log ends, and that of this one begins.
     ///
-    /// Errors: 55000 if it is no replica any more, or not everything has been replayed; those of the disk, after which it may be
-    /// tried again.
+    /// Errors: 55000 if it is no replica any more, or not everything has been replayed; those of the disk, after which the database is
+    /// to be closed: when it is opened again, it may be a primary.
     pub fn promote(&mut self, cluster: Option<ClusterId>) -> Result<LogPoint> {
         let engine = self.engine().clone();
         let replica = engine.expect_replica()?;
@@ -205,8 +226,9 @@ impl Replayer {
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         let (_, present) = store.identity();
-        store.change_role(None, cluster.unwrap_or(present))?;
-        log.begin_to_write();
+        store.change_role(None, None, cluster.unwrap_or(present))?;
+        log.begin_to_write(if cluster.is_some() { SKIPPED_EPOCHS } else { 0 });
+        engine.epochs.lock().begin(log.epoch(), point.lsn);
         engine.become_primary(point);
         // The epoch begins on disk. If the disk is full, the next commit fails, too, and says so.
         let _ = engine.append_nothing().and_then(|end| log.wait_durable(end));

@@ -453,7 +453,7 @@ fn a_received_log_is_written_on_and_its_origin_is_cut_and_receives_that() {
 
         let end = copy.log.end_receiving().unwrap();
         assert!(copy.log.durable_lsn() == end.lsn && copy.log.received() == Some(end));
-        copy.log.begin_to_write();
+        copy.log.begin_to_write(random.uniform(0, 1) as u64 * 100);
         assert!(copy.log.received().is_none() && copy.log.point().unwrap() == end);
         assert!(copy.log.epoch() > end.epoch);
         let mut expected: Vec<u64> = origin

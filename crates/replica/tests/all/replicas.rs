@@ -89,6 +89,7 @@ impl Replica {
                 let server = server.clone();
                 move || server.connect().map(|pipe| Box::new(pipe) as Box<dyn Channel>)
             }),
+            may_diverge: true,
             report: Box::new(|_| {}),
             ended: Box::new({
                 let ended = ended.clone();
@@ -295,7 +296,8 @@ fn a_copy_takes_the_place_of_the_old_one_wherever_that_is_interrupted() {
     let dynamic: Arc<dyn Disk> = other.clone();
     let directory = Path::new(REPLICA);
     let identity = ledger.database.engine().identity().unwrap();
-    join::copy_anew(&dynamic, directory, &mut server.connect().unwrap(), "server:1", "r", identity).unwrap();
+    join::copy_anew(&dynamic, directory, &mut server.connect().unwrap(), "server:1", None, "r", identity)
+        .unwrap();
     let expected = contents(&ledger.database);
     let mut random = Random::seeded(3);
     for operations in 0.. {
@@ -568,7 +570,7 @@ fn what_the_new_primary_does_not_have_is_given_up_wherever_rejoining_is_interrup
             let rejoin_on = |disk: &Arc<SimulatedDisk>| {
                 let dynamic: Arc<dyn Disk> = disk.clone();
                 let connect = || new.connect().map(|pipe| Box::new(pipe) as Box<dyn Channel>);
-                rejoin(&dynamic, Path::new("/data"), &connect, &|| false, "replica:1", "former")
+                rejoin(&dynamic, Path::new("/data"), &connect, &|| false, "replica:1", None, "former")
             };
             let done = rejoin_on(&broken);
             let cut = if random.uniform(1, 2) == 1 {
@@ -599,4 +601,56 @@ fn what_the_new_primary_does_not_have_is_given_up_wherever_rejoining_is_interrup
         drop(connection);
         replica.stop();
     }
+}
+
+#[test]
+fn only_the_one_to_which_it_was_handed_over_takes_over() {
+    let (disk, other, third) = (SimulatedDisk::new(), SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    ledger.commit(5);
+    replica.compare(&ledger.database);
+    // The primary gives up, and the message that says so is lost.
+    server.end();
+    let end = ledger.database.engine().hand_over("replica:1").unwrap();
+    assert_eq!(
+        ledger.database.engine().hand_over("third:1").unwrap_err().state(),
+        SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+    );
+    let expected = contents(&ledger.database);
+    drop(ledger);
+    let new = Server::of(&replica.database);
+    let former = Replica::open_at(&disk, "/data", &new);
+    *server.database.lock() = Some(former.database.clone());
+    let follows = |replica: &Replica| replica.database.engine().received().unwrap().is_same_place(&end);
+    wait_until("the replica gets the end of the log", || follows(&replica));
+
+    // The former primary does not become one again: the other one may have had the message.
+    let back = Promotion::Handover { server: "data:1".to_owned() };
+    let error = former.following.watch().promote(back, Some(SOON), &|| Ok(())).unwrap_err();
+    assert_eq!(error.state(), SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "{error}");
+    // Nor does a replica of it.
+    let last = Replica::make(&third, &server);
+    let another = Promotion::Handover { server: "third:1".to_owned() };
+    last.following.watch().promote(another, Some(SOON), &|| Ok(())).unwrap_err();
+
+    replica.following.watch().promote(to_hand_over(), Some(SOON), &|| Ok(())).unwrap().unwrap();
+    assert_eq!(contents(&replica.database), expected);
+    replica.database.connect().execute("INSERT INTO ledger VALUES (5, 'new')").unwrap();
+    former.compare(&replica.database);
+    last.compare(&replica.database);
+    // What it was handed over for has happened.
+    assert!(former.database.engine().hand_over("replica:1").is_err());
+
+    // Whoever follows a server that begins another cluster is refused from then on.
+    former.following.watch().promote(Promotion::Forced, Some(SOON), &|| Ok(())).unwrap().unwrap();
+    former.database.connect().execute("INSERT INTO ledger VALUES (6, 'of another cluster')").unwrap();
+    let refused = || last.following.watch().status().receive_error;
+    wait_until("it is refused", || refused().is_some_and(|error| error.contains("another cluster")));
+    assert_eq!(last_id(&last.database), 5);
+    assert!(last.database.engine().is_replica());
+    last.stop();
+    former.stop();
+    replica.stop();
 }

@@ -10,7 +10,7 @@ use arrow_array::Array;
 use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
-use firn_base::{ColumnId, Result, SqlState};
+use firn_base::{ColumnId, Lsn, Result, SqlState};
 use firn_replica::rejoin::{Rejoined, rejoin};
 use firn_replica::{Channel, Peer, Received, Receiver, Senders, Serving, Taken, join};
 use firn_session::{Connection, Database};
@@ -97,6 +97,9 @@ pub struct Counts {
     pub forced: usize,
     pub cut: usize,
     pub copied: usize,
+    /// Sessions that would have to wait for a commit, and that have learned that it is lost.
+    pub waits: usize,
+    pub lost: usize,
 }
 
 struct World {
@@ -114,6 +117,8 @@ struct World {
     /// The newest commit whose client got an acknowledgement that waits for the disk.
     acknowledged: u64,
     next: i64,
+    /// Tokens of commits, where these are in the log, and whether they are lost.
+    tokens: Vec<(String, Lsn, bool)>,
     trace: Vec<(usize, usize, u64)>,
     counts: Counts,
 }
@@ -186,6 +191,7 @@ impl World {
             ledger: BTreeMap::new(),
             acknowledged: 0,
             next: 0,
+            tokens: Vec::new(),
             trace: Vec::new(),
             counts: Counts::default(),
         };
@@ -220,7 +226,8 @@ impl World {
                 20..=34 => self.send(at),
                 35..=64 => self.deliver(at),
                 65..=79 => self.replay(at),
-                80..=86 => self.nodes[at].read(&mut self.random, &mut self.counts),
+                80..=85 => self.nodes[at].read(&mut self.random, &mut self.counts),
+                86 => self.read_after(at),
                 87..=89 => self.nodes[self.primary].database.engine().flush_log().unwrap(),
                 90..=93 => drop(self.nodes[at].database.engine().work_in_background()),
                 94..=95 => self.nodes[at].checkpoint(&mut self.counts),
@@ -316,8 +323,41 @@ impl World {
         if waits && now > before && kind != 18 {
             self.acknowledged = now;
         }
+        if self.one_in(8)
+            && let Some(client) = &mut self.client
+            && let Some(token) = client.query_row_as::<String>("SELECT firn_commit_token()", ()).unwrap()
+        {
+            self.tokens.push((token, engine.visible_lsn(), false));
+        }
         if self.one_in(3) {
             self.ledger.insert(now, state(&self.nodes[self.primary].database));
+        }
+    }
+
+    /// A session reads after a commit, which is there, or not yet, or lost.
+    fn read_after(&mut self, at: usize) {
+        if self.tokens.is_empty() {
+            return;
+        }
+        let which = self.random.uniform(0, self.tokens.len() as i64 - 1) as usize;
+        let (token, _, is_lost) = &self.tokens[which];
+        let mut connection = self.nodes[at].database.connect();
+        connection
+            .execute(&format!("SET firn.read_after_timeout = 1; SET firn.read_after = '{token}'"))
+            .unwrap();
+        match connection.execute("SELECT 1") {
+            Ok(_) => assert!(!is_lost, "{token} is lost"),
+            Err(error) if error.state() == SqlState::QUERY_CANCELED => {
+                self.counts.waits += 1;
+                assert!(self.nodes[at].replayer.is_some(), "a primary does not wait");
+            }
+            Err(error) => {
+                self.counts.lost += 1;
+                assert!(
+                    error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE && *is_lost,
+                    "{token} {error}"
+                );
+            }
         }
     }
 
@@ -516,7 +556,7 @@ impl World {
         let upstream = &self.nodes[self.nodes[at].upstream].database;
         let identity = upstream.engine().identity().unwrap();
         let name = address(self.nodes[at].upstream);
-        join::copy_anew(&dynamic, directory, &mut connect(upstream), &name, "r", identity).unwrap();
+        join::copy_anew(&dynamic, directory, &mut connect(upstream), &name, None, "r", identity).unwrap();
         self.reopen(at, |node| {
             let disk = node.disk.after_kill();
             join::finish(&*disk, directory).unwrap();
@@ -565,6 +605,7 @@ impl World {
         let mut before = node.database.connect();
         before.execute("BEGIN; SELECT count(*) FROM ledger").unwrap();
         assert!(replayer.promote(cluster).unwrap().is_same_place(&received));
+        self.tokens.iter_mut().for_each(|(_, lsn, is_lost)| *is_lost |= *lsn > received.lsn);
         let refused = before.execute("INSERT INTO ledger VALUES (-1, 'never')").unwrap_err();
         assert_eq!(refused.state(), SqlState::READ_ONLY_SQL_TRANSACTION);
         assert!(engine.log_point().unwrap().epoch > received.epoch);
@@ -608,7 +649,7 @@ impl World {
             let dynamic: Arc<dyn Disk> = disk.clone();
             let new = self.nodes[at].database.clone();
             let connect = || Ok(Box::new(connect(&new)) as Box<dyn Channel>);
-            match rejoin(&dynamic, Path::new(DATA), &connect, &|| false, &address(at), "r").unwrap() {
+            match rejoin(&dynamic, Path::new(DATA), &connect, &|| false, &address(at), None, "r").unwrap() {
                 Rejoined::Unchanged => {}
                 Rejoined::Cut { .. } => self.counts.cut += 1,
                 Rejoined::Copied => self.counts.copied += 1,
@@ -710,6 +751,8 @@ impl Counts {
         self.forced += more.forced;
         self.cut += more.cut;
         self.copied += more.copied;
+        self.waits += more.waits;
+        self.lost += more.lost;
     }
 }
 
@@ -735,7 +778,8 @@ fn replicas_are_prefixes_of_their_primary_whatever_happens() {
     println!("{all:?}");
     let often = [all.compared, all.primary_ends, all.replica_ends, all.lost_connections, all.handovers];
     assert!(often.iter().all(|count| *count > 0), "{all:?}");
-    let rare = [all.begun_anew, all.refused_by_disk, all.left_alone, all.forced, all.cut, all.copied];
+    let rare =
+        [all.begun_anew, all.refused_by_disk, all.left_alone, all.forced, all.cut, all.copied, all.lost];
     assert!(seeds < 40 || rare.iter().all(|count| *count > 0), "{all:?}");
 }
 

@@ -11,7 +11,7 @@ mod commands;
 mod editor;
 mod progress;
 pub(crate) mod splitter;
-mod table;
+pub(crate) mod table;
 
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal, Write};

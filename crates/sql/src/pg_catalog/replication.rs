@@ -376,7 +376,11 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
                 ..own
             });
             members.push(Member {
-                role: "primary",
+                role: if receiver.is_none_or(|receiver| receiver.is_of_primary) {
+                    "primary"
+                } else {
+                    "replica"
+                },
                 address: Some(address_of(server).to_owned()),
                 epoch: receiver.map(|receiver| receiver.epoch),
                 flushed: available,

@@ -76,7 +76,7 @@ pub fn copy(primary: &Arc<Engine>, disk: &Arc<SimulatedDisk>, directory: &Path) 
         log.append(group.bytes()).unwrap();
     }
     log.sync().unwrap();
-    manifest.install_replica(&**disk, directory, UPSTREAM).unwrap();
+    manifest.install_replica(&**disk, directory, UPSTREAM, None).unwrap();
     let role = DirectoryRole::read(&**disk, directory).unwrap().expect("it is complete");
     assert_eq!((role.database, role.upstream.as_deref()), (database, Some(UPSTREAM)));
 }

@@ -1,0 +1,284 @@
+#!/usr/bin/env python3
+"""What replicas cost a primary, and how quickly they follow and take over.
+
+    primary    TPC-C in process with 0, 1 and 2 replicas, and with one that is stopped (SIGSTOP): transactions per second
+    replay     a replica receives the log of a run of TPC-C and replays it afterwards: the time of the run over that of replay
+    lag        TPC-C at a rate: the age of the newest group that a replica shows
+    failover   a handover, and `kill -9` of the primary with a promotion by force, beside a client that commits all the time: the
+               time without an acknowledged commit
+
+Figures of `primary` are medians of alternating runs. A run includes the copies that the replicas begin with.
+"""
+
+import argparse
+import os
+import pathlib
+import re
+import signal
+import socket
+import statistics
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+WAREHOUSES = 5
+
+
+def main():
+    arguments = parse()
+    with tempfile.TemporaryDirectory(prefix="firn-replication", dir=arguments.directory) as directory:
+        arguments.scratch = pathlib.Path(directory)
+        for name in arguments.parts:
+            PARTS[name](arguments)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--firn", required=True, help="the firn binary")
+    parser.add_argument("--seconds", type=int, default=10, help="how long TPC-C runs")
+    parser.add_argument("--runs", type=int, default=3, help="how often")
+    parser.add_argument("--rate", type=int, default=30000, help="transactions per second for the lag")
+    parser.add_argument("--directory", help="where databases are written")
+    parser.add_argument("parts", nargs="*", default=[], help="primary, replay, lag, failover; all by default")
+    arguments = parser.parse_args()
+    arguments.parts = arguments.parts or list(PARTS)
+    return arguments
+
+
+class Client:
+    """One connection of PostgreSQL's protocol, for statements without parameters."""
+
+    def __init__(self, port):
+        self.socket = socket.create_connection(("127.0.0.1", port), 5)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        body = struct.pack("!i", 196608) + b"user\0firn\0database\0firn\0\0"
+        self.socket.sendall(struct.pack("!i", len(body) + 4) + body)
+        self.input = self.socket.makefile("rb")
+        self.answer()
+
+    def answer(self):
+        rows, error = [], None
+        while True:
+            head = self.input.read(5)
+            if len(head) < 5:
+                raise ConnectionError("the server has gone")
+            kind, length = head[:1], struct.unpack("!i", head[1:])[0] - 4
+            body = self.input.read(length)
+            if kind == b"D":
+                rows.append(fields(body))
+            elif kind == b"E":
+                error = body.decode(errors="replace")
+            elif kind == b"Z":
+                if error:
+                    raise RuntimeError(error)
+                return rows
+
+    def query(self, sql):
+        body = sql.encode() + b"\0"
+        self.socket.sendall(b"Q" + struct.pack("!i", len(body) + 4) + body)
+        return self.answer()
+
+    def value(self, sql):
+        return self.query(sql)[0][0]
+
+
+def fields(body):
+    count, at, cells = struct.unpack("!h", body[:2])[0], 2, []
+    for _ in range(count):
+        length = struct.unpack("!i", body[at : at + 4])[0]
+        at += 4
+        cells.append(None if length < 0 else body[at : at + length].decode())
+        at += max(length, 0)
+    return cells
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    """A server of a directory, which may follow another one."""
+
+    def __init__(self, arguments, name, follow=None, more=()):
+        self.firn, self.port = arguments.firn, free_port()
+        self.directory = arguments.scratch / name
+        self.start(follow, more)
+
+    def start(self, follow=None, more=()):
+        command = [self.firn, "serve", "--data", str(self.directory), "--listen", f"127.0.0.1:{self.port}", *more]
+        command += ["--follow", f"127.0.0.1:{follow}"] if follow else []
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def connect(self):
+        return wait_for(lambda: Client(self.port))
+
+    def kill(self, number=signal.SIGKILL):
+        self.process.send_signal(number)
+        self.process.wait()
+
+    def remove(self):
+        self.kill()
+        subprocess.run(["rm", "-rf", str(self.directory)], check=True)
+
+
+def wait_for(what, seconds=120):
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            result = what()
+            if result:
+                return result
+        except (OSError, RuntimeError):
+            pass
+        if time.monotonic() > until:
+            raise SystemExit("a server does not do what it should")
+        time.sleep(0.01)
+
+
+class Tpcc:
+    """A run of TPC-C on one thread, in a process of its own that serves the database meanwhile."""
+
+    def __init__(self, arguments, more=()):
+        self.port = free_port()
+        command = [arguments.firn, "bench", "tpcc", "--warehouses", str(WAREHOUSES), "--threads", "1"]
+        command += ["--seconds", str(arguments.seconds), "--listen", f"127.0.0.1:{self.port}", *more]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        wait_for(lambda: Client(self.port))
+
+    def rate(self):
+        """Transactions per second of all kinds."""
+        output = self.process.communicate()[0]
+        if self.process.returncode != 0:
+            raise SystemExit(output)
+        found = re.search(r"^(\d+) tx/s", output, re.M)
+        return float(found.group(1))
+
+
+def received(client):
+    return client.value("SELECT pg_wal_lsn_diff(pg_last_wal_receive_lsn(), '0/0')")
+
+
+def primary(arguments):
+    rates = {}
+    for run in range(arguments.runs):
+        for kind in ["alone", "1 replica", "2 replicas", "1 replica that is stopped"]:
+            tpcc = Tpcc(arguments)
+            count = 0 if kind == "alone" else int(kind[0])
+            replicas = [Server(arguments, f"primary-{run}-{at}", tpcc.port) for at in range(count)]
+            for replica in replicas:
+                replica.connect()
+            if "stopped" in kind:
+                replicas[0].process.send_signal(signal.SIGSTOP)
+            rates.setdefault(kind, []).append(tpcc.rate())
+            for replica in replicas:
+                replica.remove()
+    for kind, of_kind in rates.items():
+        median = statistics.median(of_kind)
+        print(f"{kind:<28}{median:>10.0f} tx/s{median / statistics.median(rates['alone']):>8.0%}")
+
+
+def replay(arguments):
+    ratios = []
+    for run in range(arguments.runs):
+        tpcc = Tpcc(arguments)
+        replica = Server(arguments, f"replay-{run}", tpcc.port)
+        client = replica.connect()
+        client.query("SELECT pg_wal_replay_pause()")
+        time.sleep(0.2)
+        before, begun = received(client), time.monotonic()
+        tpcc.rate()
+        after, made = received(client), time.monotonic() - begun
+        begun = time.monotonic()
+        client.query("SELECT pg_wal_replay_resume()")
+        wait_for(lambda: client.value("SELECT pg_last_wal_replay_lsn() >= pg_last_wal_receive_lsn()") == "t")
+        took = time.monotonic() - begun
+        ratios.append(made / took)
+        print(f"{(float(after) - float(before)) / 1e6:.0f} MB of log, made in {made:.1f} s, replayed in {took:.1f} s")
+        replica.remove()
+    print(f"replay is {statistics.median(ratios):.2f} times as fast as the run")
+
+
+def lag(arguments):
+    tpcc = Tpcc(arguments, ["--rate", str(arguments.rate)])
+    replica = Server(arguments, "lag", tpcc.port)
+    client, ages = replica.connect(), []
+    time.sleep(1)
+    age = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000"
+    until = time.monotonic() + arguments.seconds - 4
+    while time.monotonic() < until:
+        ages.append(float(client.value(age)))
+        time.sleep(0.001)
+    ages.sort()
+    at = lambda part: ages[int(part * (len(ages) - 1))]
+    print(f"{tpcc.rate():.0f} tx/s: what is shown is min {at(0):.1f}, p50 {at(0.5):.1f}, p99 {at(0.99):.1f} ms old")
+    replica.remove()
+
+
+class Writer(threading.Thread):
+    """Commits all the time, at whichever of some servers is the primary, and notes when it was acknowledged."""
+
+    def __init__(self, ports):
+        super().__init__(daemon=True)
+        self.ports, self.times, self.ended = ports, [], False
+
+    def run(self):
+        while not self.ended:
+            for port in self.ports:
+                try:
+                    client = Client(port)
+                    while not self.ended:
+                        client.query("INSERT INTO t SELECT coalesce(max(a), 0) + 1 FROM t")
+                        self.times.append(time.monotonic())
+                except (OSError, RuntimeError, ConnectionError):
+                    pass
+
+    def gap_after(self, moment):
+        """From the last commit before the moment, or from the moment itself, to the first one after it."""
+        after = wait_for(lambda: next((at for at in self.times if at > moment + 0.0001), None))
+        return after
+
+
+def failover(arguments):
+    first = Server(arguments, "failover-0")
+    first.connect().query("CREATE TABLE t (a integer PRIMARY KEY)")
+    second = Server(arguments, "failover-1", first.port)
+    second.connect()
+    servers, gaps = [first, second], {"handover": [], "kill -9 and force": []}
+    writer = Writer([server.port for server in servers])
+    writer.start()
+    for _ in range(max(arguments.runs, 10)):
+        for kind, found in gaps.items():
+            now, new = servers
+            client = new.connect()
+            wait_for(lambda: client.value("SELECT state FROM firn_replication LIMIT 1") == "streaming")
+            time.sleep(1)
+            begun = time.monotonic()
+            if kind == "handover":
+                subprocess.run([arguments.firn, "promote", f"127.0.0.1:{new.port}"], check=True, stdout=subprocess.DEVNULL)
+            else:
+                now.kill()
+                subprocess.run([arguments.firn, "promote", "--force", f"127.0.0.1:{new.port}"], check=True, stdout=subprocess.DEVNULL)
+            promoted = time.monotonic()
+            first_commit = writer.gap_after(promoted)
+            before = max(at for at in writer.times if at < first_commit and at <= promoted)
+            found.append((first_commit - max(before, begun if kind != "handover" else before)) * 1000)
+            if kind != "handover":
+                now.start(new.port, ["--rejoin"])
+                now.connect()
+            servers = [new, now]
+    writer.ended = True
+    for kind, found in gaps.items():
+        found.sort()
+        print(f"{kind:<20}p50 {statistics.median(found):.0f} ms, p95 {found[int(0.95 * (len(found) - 1))]:.0f} ms without a commit, of {len(found)}")
+    for server in servers:
+        server.kill()
+
+
+PARTS = {"primary": primary, "replay": replay, "lag": lag, "failover": failover}
+
+if __name__ == "__main__":
+    main()
