@@ -3,7 +3,8 @@
 
     primary    TPC-C in process with 0, 1 and 2 replicas, and with one that is stopped (SIGSTOP): transactions per second
     replay     a replica receives the log of a run of TPC-C and replays it afterwards: the time of the run over that of replay
-    lag        TPC-C at a rate: the age of the newest group that a replica shows
+    lag        TPC-C at a rate: how long after its acknowledgement a commit is seen on a replica, and how old the newest group is that the
+               replica shows, which contains the time between two groups
     failover   a handover, and `kill -9` of the primary with a promotion by force, beside a client that commits all the time: the
                time without an acknowledged commit
 
@@ -205,16 +206,25 @@ def replay(arguments):
 def lag(arguments):
     tpcc = Tpcc(arguments, ["--rate", str(arguments.rate)])
     replica = Server(arguments, "lag", tpcc.port)
-    client, ages = replica.connect(), []
+    client, ages, seen = replica.connect(), [], []
+    writer = Client(tpcc.port)
+    writer.query("CREATE TABLE probe (a integer)")
     time.sleep(1)
     age = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000"
     until = time.monotonic() + arguments.seconds - 4
     while time.monotonic() < until:
         ages.append(float(client.value(age)))
-        time.sleep(0.001)
-    ages.sort()
-    at = lambda part: ages[int(part * (len(ages) - 1))]
-    print(f"{tpcc.rate():.0f} tx/s: what is shown is min {at(0):.1f}, p50 {at(0.5):.1f}, p99 {at(0.99):.1f} ms old")
+        writer.query("INSERT INTO probe VALUES (1)")
+        acknowledged = time.monotonic()
+        while client.value("SELECT count(*) FROM probe") != str(len(seen) + 1):
+            pass
+        seen.append((time.monotonic() - acknowledged) * 1000)
+        time.sleep(0.003)
+    print(f"{tpcc.rate():.0f} tx/s")
+    for what, times in [("a commit is seen after", seen), ("what is shown is this old", ages)]:
+        times.sort()
+        at = lambda part: times[int(part * (len(times) - 1))]
+        print(f"{what:<28}min {at(0):.1f}, p50 {at(0.5):.1f}, p99 {at(0.99):.1f} ms, of {len(times)}")
     replica.remove()
 
 

@@ -39,7 +39,7 @@ struct Arguments {
 #[derive(clap::Subcommand)]
 enum Command {
     /// Serves a database to clients of PostgreSQL and of Arrow Flight SQL.
-    Serve(serve::Options),
+    Serve(Box<serve::Options>),
     /// Opens a shell on a database.
     Sql(shell::Options),
     /// Writes a whole database to a folder of files.
@@ -61,7 +61,7 @@ enum Command {
 fn main() -> ExitCode {
     allocator::keep_what_is_freed();
     let outcome = match Arguments::parse().command {
-        Command::Serve(options) => serve::run(options),
+        Command::Serve(options) => serve::run(*options),
         Command::Sql(options) => shell::run(options),
         Command::Dump(options) => dump::dump(options),
         Command::Restore(options) => dump::restore(options),

@@ -420,7 +420,6 @@ impl World {
                 self.end_link(at);
                 self.promote(at, None);
                 self.counts.handovers += 1;
-                return;
             }
             Ok(_) if link.to_replica.borrow().is_empty() && link.serving.is_sending() => {
                 if let Err(error) = link.receiver.answer(&mut end) {
