@@ -177,15 +177,21 @@ fn fail_over(options: &Options, shared: &Shared, nodes: &mut [Node], random: &mu
                     shared.is_paused.store(true, Ordering::SeqCst);
                     // What a client has begun ends.
                     std::thread::sleep(Duration::from_millis(200));
-                    let expected = contents(&nodes[primary].proxy.address)?;
                     until("a replica has everything", || {
-                        contents(&nodes[next].proxy.address).is_ok_and(|shown| shown == expected)
+                        let [expected, shown] = [primary, next].map(|at| contents(&nodes[at].proxy.address));
+                        shown.is_ok_and(|shown| expected.is_ok_and(|expected| shown == expected))
                     })?;
                 }
                 nodes[primary].kill();
                 let before = shared.acknowledged.lock().clone();
                 promote(&options.firn, &nodes[next], true)?;
-                let shown: HashSet<i64> = contents(&nodes[next].proxy.address)?.keys().copied().collect();
+                // The proxy may still end connections of before.
+                let mut shown = contents(&nodes[next].proxy.address);
+                until("the new primary answers", || {
+                    shown = contents(&nodes[next].proxy.address);
+                    shown.is_ok()
+                })?;
+                let shown: HashSet<i64> = shown?.keys().copied().collect();
                 let lost: Vec<i64> = before.difference(&shown).copied().collect();
                 if waits && !lost.is_empty() {
                     return Err(format!("server {next} has lost {lost:?}").into());
@@ -222,10 +228,16 @@ fn follow_directly(options: &Options, nodes: &mut [Node], at: usize, primary: us
     if !follows(nodes).unwrap_or(false) {
         nodes[at].kill();
         let advertised = nodes[at].proxy.address.clone();
-        nodes[at].server = serve(&options.firn, &nodes[at].data, &advertised, Some(&upstream), false)?;
+        // It may have been told the same before, and have followed others since.
+        nodes[at].server = serve(&options.firn, &nodes[at].data, &advertised, Some(&upstream), true)?;
         nodes[at].proxy.forward_to(&nodes[at].server.address);
     }
-    until("a replica follows", || follows(nodes).unwrap_or(false))
+    until("a replica follows", || follows(nodes).unwrap_or(false)).map_err(|error| {
+        let rows = WireClient::connect(&nodes[at].proxy.address).and_then(|mut client| {
+            client.run_text("SELECT upstream, state, last_error FROM firn_replication")
+        });
+        format!("{error}: {rows:?}").into()
+    })
 }
 
 /// Asks for a server to be promoted.
@@ -300,7 +312,13 @@ fn compare(shared: &Shared, nodes: &mut [Node]) -> Outcome {
     let acknowledged = shared.acknowledged.lock().clone();
     let mut primaries = 0;
     for node in nodes.iter() {
-        primaries += usize::from(is_primary(&node.proxy.address)?);
+        // A former primary may be about to open its directory.
+        let mut role = is_primary(&node.proxy.address);
+        until("a server answers", || {
+            role = is_primary(&node.proxy.address);
+            role.is_ok()
+        })?;
+        primaries += usize::from(role?);
     }
     if primaries != 1 {
         return Err(format!("there are {primaries} primaries").into());

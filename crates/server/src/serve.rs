@@ -440,7 +440,17 @@ fn prepare(
             Ok(Prepared::Primary)
         }
         (None, None) => Ok(Prepared::Primary),
-        (Some(known), _) => follow_argument(known).map(Prepared::Replica).map_err(Failure::usage),
+        (Some(known), given) => {
+            let upstream = follow_argument(known).map_err(Failure::usage)?;
+            if let Some(given) = given.as_ref().filter(|given| given.given != *known) {
+                say(format_args!(
+                    "--follow {} has no effect, since {} has taken over; add --rejoin to follow it",
+                    given.shown(),
+                    upstream.shown()
+                ));
+            }
+            Ok(Prepared::Replica(upstream))
+        }
     }
 }
 

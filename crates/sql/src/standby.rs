@@ -46,7 +46,7 @@ impl Token {
             engine.flush_log()?;
             point = engine.log_point()?;
         }
-        Ok(Token { epoch: Some(point.epoch), lsn })
+        Ok(Token { epoch: Some(engine.epoch_before(lsn).unwrap_or(point.epoch)), lsn })
     }
 }
 

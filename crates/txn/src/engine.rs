@@ -565,6 +565,11 @@ impl Engine {
         self.log.as_ref().is_some_and(|log| log.can_copy_from(lsn))
     }
 
+    /// The epoch of what is in the log before a position, as far as is known.
+    pub fn epoch_before(&self, lsn: Lsn) -> Option<Epoch> {
+        self.epochs.lock().before(lsn)
+    }
+
     /// Where the log of an epoch ends, if a later one has begun: commits of that epoch behind this position are lost.
     pub fn end_of_epoch(&self, epoch: Epoch) -> Option<Lsn> {
         self.epochs.lock().end_of(epoch)

@@ -30,10 +30,20 @@ impl Epochs {
         }
     }
 
-    /// Where the log of an epoch ends, if a later one has begun.
+    /// Where the log of an epoch ends, if a later one has begun. If the epoch is of another history: where that may have left this one.
     pub fn end_of(&self, epoch: Epoch) -> Option<Lsn> {
         let later = self.0.partition_point(|(other, _)| *other <= epoch.0);
-        self.0.get(later).map(|(_, begin)| Lsn(*begin))
+        let next = self.0.get(later)?;
+        // The epochs before the first one are not known.
+        let before = later.checked_sub(1).map(|before| self.0[before]);
+        let (_, end) = before.filter(|(other, _)| *other != epoch.0).unwrap_or(*next);
+        Some(Lsn(end))
+    }
+
+    /// The epoch of what is before a position.
+    pub fn before(&self, lsn: Lsn) -> Option<Epoch> {
+        let after = self.0.partition_point(|(_, begin)| *begin < lsn.0);
+        after.checked_sub(1).map(|at| Epoch(self.0[at].0))
     }
 
     /// Whether nothing is known.
@@ -53,18 +63,19 @@ mod tests {
         for (epoch, at) in [(1, 0), (2, 100), (3, 200), (4, 200), (5, 300)] {
             epochs.begin(Epoch(epoch), Lsn(at));
         }
-        let ends =
-            |epochs: &Epochs| [0, 1, 2, 3, 4, 5, 9].map(|epoch| epochs.end_of(Epoch(epoch)).map(|end| end.0));
-        // The third has written nothing.
-        assert_eq!(ends(&epochs), [Some(0), Some(100), Some(200), Some(200), Some(300), None, None]);
+        let ends = |epochs: &Epochs| {
+            [0, 1, 2, 3, 4, 5, 9].map(|epoch| epochs.end_of(Epoch(epoch)).map_or(-1, |end| end.0 as i64))
+        };
+        // The third has written nothing, so whatever is of it is of another history.
+        assert_eq!(ends(&epochs), [0, 100, 200, 100, 300, -1, -1]);
+        let before =
+            [0, 1, 200, 201, 300, 999].map(|lsn| epochs.before(Lsn(lsn)).map_or(-1, |at| at.0 as i64));
+        assert_eq!(before, [-1, 1, 2, 4, 4, 5]);
         epochs.note(Epoch(5), Lsn(400));
         assert_eq!(epochs.end_of(Epoch(4)), Some(Lsn(300)));
         // Another history, which leaves this one in epoch 4.
         epochs.begin(Epoch(1004), Lsn(250));
-        assert_eq!(
-            ends(&epochs),
-            [Some(0), Some(100), Some(200), Some(200), Some(250), Some(250), Some(250)]
-        );
+        assert_eq!(ends(&epochs), [0, 100, 200, 100, 250, 200, 200]);
         (0..2 * MOST as u64).for_each(|more| epochs.note(Epoch(2000 + more), Lsn(1000 + more)));
         assert_eq!(epochs.0.len(), MOST);
     }

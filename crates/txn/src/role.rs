@@ -8,7 +8,6 @@ use crate::engine::Engine;
 use crate::manifest::{ClusterId, LOCK, Manifest};
 use crate::replay::Replayer;
 use firn_base::disk::Disk;
-use firn_base::random::Random;
 use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
 use firn_base::{Error, Lsn, Result, SqlState};
 use firn_log::{DatabaseId, LogPoint};
@@ -204,9 +203,11 @@ impl Engine {
 }
 
 /// How many epochs a replica passes over that is promoted into another cluster: those in which the former primary may be started again, and
-/// a random number, since another replica may be promoted in the same way. So epochs of the same number are of the same history.
-fn skipped_epochs() -> u64 {
-    Random::from_entropy().uniform(1_000, 1_000_000) as u64
+/// a number of the cluster, which is random, since another replica may be promoted in the same way. So epochs of the same number are of
+/// the same history.
+fn skipped_epochs(cluster: ClusterId) -> u64 {
+    let [a, b, c, d, ..] = cluster.0;
+    1_000 + u64::from(u32::from_le_bytes([a, b, c, d])) % 1_000_000
 }
 
 impl Replayer {
@@ -230,7 +231,7 @@ impl Replayer {
         }
         let (_, present) = store.identity();
         store.change_role(None, None, cluster.unwrap_or(present))?;
-        log.begin_to_write(cluster.map_or(0, |_| skipped_epochs()));
+        log.begin_to_write(cluster.map_or(0, skipped_epochs));
         engine.epochs.lock().begin(log.epoch(), point.lsn);
         engine.become_primary(point);
         // The epoch begins on disk. If the disk is full, the next commit fails, too, and says so.

@@ -635,7 +635,9 @@ impl World {
             node.link = None;
         }
         self.client = None;
-        self.promote(at, Some(ClusterId::random()));
+        let (left, right) = (self.random.next_u64(), self.random.next_u64());
+        let cluster = u128::from(left) << 64 | u128::from(right);
+        self.promote(at, Some(ClusterId(cluster.to_be_bytes())));
         self.commit();
         // It has the database open, which its own disk of that time does not know.
         for other in (0..NODES).filter(|other| *other != at) {
