@@ -12,7 +12,7 @@ Figures of `primary` are medians of alternating runs. A run includes the copies 
 """
 
 import argparse
-import os
+import atexit
 import pathlib
 import re
 import signal
@@ -113,6 +113,7 @@ class Server:
         command = [self.firn, "serve", "--data", str(self.directory), "--listen", f"127.0.0.1:{self.port}", *more]
         command += ["--follow", f"127.0.0.1:{follow}"] if follow else []
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        atexit.register(self.process.kill)
 
     def connect(self):
         return wait_for(lambda: Client(self.port))
@@ -148,6 +149,7 @@ class Tpcc:
         command = [arguments.firn, "bench", "tpcc", "--warehouses", str(WAREHOUSES), "--threads", "1"]
         command += ["--seconds", str(arguments.seconds), "--listen", f"127.0.0.1:{self.port}", *more]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        atexit.register(self.process.kill)
         wait_for(lambda: Client(self.port))
 
     def rate(self):
@@ -209,7 +211,7 @@ def lag(arguments):
     client, ages, seen = replica.connect(), [], []
     writer = Client(tpcc.port)
     writer.query("CREATE TABLE probe (a integer)")
-    time.sleep(1)
+    wait_for(lambda: client.query("SELECT count(*) FROM probe"))
     age = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000"
     until = time.monotonic() + arguments.seconds - 4
     while time.monotonic() < until:
@@ -263,8 +265,8 @@ def failover(arguments):
     for _ in range(max(arguments.runs, 10)):
         for kind, found in gaps.items():
             now, new = servers
-            client = new.connect()
-            wait_for(lambda: client.value("SELECT state FROM firn_replication LIMIT 1") == "streaming")
+            # A former primary may be about to end its sessions.
+            wait_for(lambda: Client(new.port).value("SELECT state FROM firn_replication LIMIT 1") == "streaming")
             time.sleep(1)
             begun = time.monotonic()
             if kind == "handover":
