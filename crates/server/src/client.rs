@@ -172,6 +172,12 @@ impl Report {
     }
 }
 
+impl Report {
+    fn with_code(self, code: &str) -> Report {
+        Report { code: code.into(), ..self }
+    }
+}
+
 impl From<io::Error> for Report {
     fn from(error: io::Error) -> Report {
         Report::local(format!("the connection to the server was lost: {error}"))
@@ -384,7 +390,7 @@ impl Client {
     fn authenticate(&mut self, target: &Target, mut end_point: Option<Vec<u8>>) -> Result<(), Report> {
         let password = || {
             target.password.as_deref().map(str::as_bytes).ok_or_else(|| {
-                let mut report = Report::local("the server asks for a password");
+                let mut report = Report::local("the server asks for a password").with_code("28P01");
                 report.hint = Some("Give it in the URL or in the environment variable FIRN_PASSWORD.".into());
                 report
             })
@@ -717,7 +723,8 @@ fn unexpected() -> Report {
 }
 
 fn untrusted(error: io::Error) -> Report {
-    Report::local(format!("the server could not prove that it has the password: {error}"))
+    // Trying again does not help.
+    Report::local(format!("the server could not prove that it has the password: {error}")).with_code("28000")
 }
 
 #[cfg(test)]

@@ -30,18 +30,24 @@ pub fn run(options: Options) -> Result<(), Failure> {
     let begun = Instant::now();
     let function = if options.force { "pg_promote(true, " } else { "firn_switchover(" };
     client.query(&format!("SELECT {function}{})", options.wait)).map_err(Failure::new)?;
-    let (mut is_promoted, mut failure, mut warning) = (false, None, None);
+    let (mut is_promoted, mut failure, mut warnings) = (false, None, Vec::new());
     loop {
         match client.next().map_err(failed)? {
             Answer::Row(cells) => is_promoted = cells.first() == Some(&Some("t".to_owned())),
             Answer::Failed(report) => failure = Some(report),
-            Answer::Notice(report) => warning = Some(report),
+            Answer::Notice(report) => warnings.push(plain(&report)),
             Answer::Ready => break,
             _ => {}
         }
     }
-    if let Some(report) = failure.or(warning.filter(|_| !is_promoted)) {
+    if let Some(report) = failure {
         return Err(failed(report));
+    }
+    if !is_promoted {
+        warnings.push(
+            "HINT:  It may still become the primary: see \"firn cluster status\", and try again.".to_owned(),
+        );
+        return Err(Failure::new(warnings.join("\n")));
     }
     say!("{} is the primary, after {:.1} s", upstream.shown(), begun.elapsed().as_secs_f64())
 }

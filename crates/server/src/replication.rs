@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io::Write as _;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
@@ -112,6 +113,16 @@ impl Upstream {
         let (authority, more) = rest.split_at(end);
         let credentials = authority.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
         format!("{scheme}://{credentials}{address}{more}")
+    }
+
+    /// Whether it is on this machine, as far as its address says.
+    fn is_local(&self) -> bool {
+        match &self.target.address {
+            Address::Tcp(host, _) => {
+                host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+            }
+            Address::Unix(_) => true,
+        }
     }
 
     fn host_and_port(&self) -> (String, u16) {
@@ -249,12 +260,20 @@ impl ReplicationFacts for Facts {
         let promotion = match is_forced {
             true => Promotion::Forced,
             false => {
-                let address = self.address.get().and_then(Option::as_ref).ok_or_else(no_address)?;
+                let address = self.address.get().and_then(Option::as_ref);
+                // The address of loopback is one of this machine alone.
+                let is_reachable = |address: &&String| !is_of_loopback(address) || upstream.is_local();
+                let address = address.filter(is_reachable).ok_or_else(no_address)?;
                 Promotion::Handover { server: upstream.at(address) }
             }
         };
         watch.promote(promotion, longest, check).map(|promoted| promoted.is_some())
     }
+}
+
+/// Whether `IP:PORT` is an address of loopback.
+fn is_of_loopback(address: &str) -> bool {
+    address.parse::<SocketAddr>().is_ok_and(|address| address.ip().is_loopback())
 }
 
 #[cold]

@@ -94,8 +94,8 @@ pub struct Options {
     #[arg(long, value_name = "DIR", requires = "data")]
     archive: Option<PathBuf>,
     /// Serve a replica of another server's database, which can be read: HOST:PORT, or postgres://user@host:port/?sslmode=… If --data
-    /// is empty, it gets a copy first. A replica remains one until it is promoted: the option only counts if it names another server
-    /// than at the last start.
+    /// is empty, it gets a copy first. A replica remains one until it is promoted: the option only counts if it differs from the one
+    /// that was given last, or with --rejoin.
     #[arg(long, value_name = "SERVER", requires = "data", value_parser = follow_argument)]
     follow: Option<Box<Upstream>>,
     /// Let the database in --data follow a server that was promoted by force, and give up the commits that this one does not have.

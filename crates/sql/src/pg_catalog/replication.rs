@@ -88,6 +88,9 @@ fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> R
     if waits && !is_promoted {
         let plural = if seconds == 1 { "" } else { "s" };
         session.warn(format!("server did not promote within {seconds} second{plural}"));
+        if let Some(error) = receiver(session).and_then(|receiver| receiver.last_error) {
+            session.warn(format!("the last error of receiving or replay: {error}"));
+        }
     }
     Ok(is_promoted || !waits)
 }
