@@ -210,7 +210,7 @@ impl CellWriter {
             }
             (Value::SmallInt(number), Format::Text) => write_integer(*number, output),
             (Value::Integer(number), Format::Text) => write_integer(*number, output),
-            (Value::BigInt(number), Format::Text) => write_integer(*number, output),
+            (Value::BigInt(number), Format::Text) if ty.id == TypeId::INT8 => write_integer(*number, output),
             (value, Format::Text) => {
                 self.scratch.clear();
                 text::write_any(value, ty, &self.style, &mut self.scratch);
@@ -307,6 +307,7 @@ mod tests {
             (Datum::Int32(-7), Value::Integer(-7), Type::new(TypeId::INT4)),
             (Datum::Int32(-7), Value::Date(-7), Type::new(TypeId::DATE)),
             (Datum::Int64(-7), Value::BigInt(-7), Type::new(TypeId::INT8)),
+            (Datum::Int64(0x16_0000_0017), Value::BigInt(0x16_0000_0017), Type::new(TypeId::PG_LSN)),
             (Datum::Int64(7), Value::Time(7), Type::new(TypeId::TIME)),
             (Datum::Int64(-7), Value::TimestampTz(-7), Type::new(TypeId::TIMESTAMPTZ)),
             (Datum::UInt32(u32::MAX), Value::Oid(u32::MAX), Type::new(TypeId::OID)),
@@ -326,6 +327,8 @@ mod tests {
             written(Value::Date(-7), Type::new(TypeId::DATE), Format::Text),
             Some(b"1969-12-25".to_vec())
         );
+        let lsn = written(Value::BigInt(0x16_0000_0017), Type::new(TypeId::PG_LSN), Format::Text);
+        assert_eq!(lsn, Some(b"16/17".to_vec()));
     }
 
     #[test]
