@@ -168,7 +168,8 @@ impl Serving {
             }
             (Request::Handover { server }, _, Some(_)) => {
                 let handed_over = self.engine.hand_over(&server);
-                self.has_given_up = self.engine.has_handed_over();
+                // Not if it hands over to another one, whose connection sees to the rest.
+                self.has_given_up = self.engine.has_handed_over_to(&server);
                 let (end, begun) = (handed_over?, clock::now());
                 self.handover = Some(Handover { end, begun, is_told: false, is_confirmed: false });
                 Ok(())

@@ -151,7 +151,7 @@ impl Engine {
     /// again. It may be called again then, as long as that server has not taken over: it returns the same.
     ///
     /// Errors: 55000 if it is another replica, hands over to another server, or has no directory; 53100, 58030 if the log or the
-    /// manifest cannot be written. If it [has handed over](Engine::has_handed_over) nevertheless, nothing is committed any more: the
+    /// manifest cannot be written. If it [has handed over](Engine::has_handed_over_to) nevertheless, nothing is committed any more: the
     /// database is to be closed, and what it is when it is opened again depends on whether the directory has changed.
     pub fn hand_over(&self, server: &str) -> Result<LogPoint> {
         let (store, log) = self.store_and_log().ok_or_else(crate::engine::no_log)?;
@@ -185,9 +185,9 @@ impl Engine {
         Ok(point)
     }
 
-    /// Whether it was a primary, and commits nothing any more.
-    pub fn has_handed_over(&self) -> bool {
-        self.successor.get().is_some()
+    /// Whether it was a primary, and commits nothing any more, since it hands over to this server.
+    pub fn has_handed_over_to(&self, server: &str) -> bool {
+        self.successor.get().is_some_and(|successor| successor == server)
     }
 
     /// Makes a replica that has replayed everything up to a point a primary, whose log is written from there on.
