@@ -23,9 +23,11 @@ impl Epochs {
         self.0.push((epoch.0, at.0));
     }
 
-    /// The same for the epoch of a group that begins at a position, if it is another one than that of the group before it.
+    /// The same for the epoch of a group that begins at a position, unless the epoch has begun before. Epochs that are known to begin there
+    /// or behind it may be of a history that was cut.
     pub fn note(&mut self, epoch: Epoch, at: Lsn) {
-        if self.0.last().is_none_or(|(last, _)| *last < epoch.0) {
+        while self.0.pop_if(|(other, begin)| *other != epoch.0 && *begin >= at.0).is_some() {}
+        if self.0.last().is_none_or(|(last, _)| *last != epoch.0) {
             self.begin(epoch, at);
         }
     }
@@ -76,7 +78,17 @@ mod tests {
         // Another history, which leaves this one in epoch 4.
         epochs.begin(Epoch(1004), Lsn(250));
         assert_eq!(ends(&epochs), [0, 100, 200, 100, 250, 200, 200]);
-        (0..2 * MOST as u64).for_each(|more| epochs.note(Epoch(2000 + more), Lsn(1000 + more)));
+        // One that had written nothing, and was of a higher number.
+        epochs.begin(Epoch(9000), Lsn(260));
+        epochs.note(Epoch(2000), Lsn(260));
+        epochs.note(Epoch(2000), Lsn(280));
+        assert_eq!((epochs.end_of(Epoch(1004)), epochs.end_of(Epoch(9000))), (Some(Lsn(260)), None));
+        // A log is read again from an earlier place on.
+        epochs.note(Epoch(1004), Lsn(255));
+        assert_eq!(epochs.before(Lsn(251)), Some(Epoch(1004)));
+        epochs.note(Epoch(2000), Lsn(260));
+        assert_eq!(epochs.end_of(Epoch(1004)), Some(Lsn(260)));
+        (1..2 * MOST as u64).for_each(|more| epochs.note(Epoch(2000 + more), Lsn(1000 + more)));
         assert_eq!(epochs.0.len(), MOST);
     }
 }
