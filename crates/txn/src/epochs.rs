@@ -32,14 +32,15 @@ impl Epochs {
         }
     }
 
-    /// Where the log of an epoch ends, if a later one has begun. If the epoch is of another history: where that may have left this one.
+    /// Where the log of an epoch ends, if a later one has begun. Nothing of an epoch of another history is here: the numbers say nothing of
+    /// where that one has left this one.
     pub fn end_of(&self, epoch: Epoch) -> Option<Lsn> {
         let later = self.0.partition_point(|(other, _)| *other <= epoch.0);
         let next = self.0.get(later)?;
         // The epochs before the first one are not known.
         let before = later.checked_sub(1).map(|before| self.0[before]);
-        let (_, end) = before.filter(|(other, _)| *other != epoch.0).unwrap_or(*next);
-        Some(Lsn(end))
+        let is_of_another = before.is_some_and(|(other, _)| other != epoch.0);
+        Some(Lsn(if is_of_another { self.0[0].1 } else { next.1 }))
     }
 
     /// The epoch of what is before a position.
@@ -69,7 +70,7 @@ mod tests {
             [0, 1, 2, 3, 4, 5, 9].map(|epoch| epochs.end_of(Epoch(epoch)).map_or(-1, |end| end.0 as i64))
         };
         // The third has written nothing, so whatever is of it is of another history.
-        assert_eq!(ends(&epochs), [0, 100, 200, 100, 300, -1, -1]);
+        assert_eq!(ends(&epochs), [0, 100, 200, 0, 300, -1, -1]);
         let before =
             [0, 1, 200, 201, 300, 999].map(|lsn| epochs.before(Lsn(lsn)).map_or(-1, |at| at.0 as i64));
         assert_eq!(before, [-1, 1, 2, 4, 4, 5]);
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!(epochs.end_of(Epoch(4)), Some(Lsn(300)));
         // Another history, which leaves this one in epoch 4.
         epochs.begin(Epoch(1004), Lsn(250));
-        assert_eq!(ends(&epochs), [0, 100, 200, 100, 250, 200, 200]);
+        assert_eq!(ends(&epochs), [0, 100, 200, 0, 250, 0, 0]);
         // One that had written nothing, and was of a higher number.
         epochs.begin(Epoch(9000), Lsn(260));
         epochs.note(Epoch(2000), Lsn(260));
