@@ -5,7 +5,7 @@
 
 use crate::connection::Connection;
 use firn_base::sync::Ordering;
-use firn_base::{Epoch, Error, Lsn, Result, SqlState, clock};
+use firn_base::{Epoch, Error, Result, SqlState, clock};
 use firn_sql::standby::{Token, lsn_text};
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl Connection {
             && let Some(end) = engine.end_of_epoch(epoch)
             && token.lsn > end
         {
-            return Err(is_lost(token, end));
+            return Err(is_lost(token));
         }
         if engine.is_replica() {
             return Ok(engine.visible_lsn() >= token.lsn && self.has_epoch(token.epoch)?);
@@ -91,12 +91,9 @@ impl Connection {
 }
 
 #[cold]
-fn is_lost(token: Token, end: Lsn) -> Error {
+fn is_lost(token: Token) -> Error {
     let message = format!("the commit at {token}, after which is to be read, is lost");
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-        .with_detail(format!(
-            "The epoch of that server ends at {}: another one was promoted there.",
-            lsn_text(end)
-        ))
+        .with_detail("Another server was promoted, which had not received it.")
         .with_hint("RESET firn.read_after reads what the server has.")
 }
