@@ -50,7 +50,7 @@ struct Node {
 
 impl Node {
     fn start(firn: &Path, data: PathBuf, follow: Option<&str>) -> std::io::Result<Node> {
-        // The server is told of the proxy, which is told of the server.
+        // The server advertises the address of the proxy, which forwards to the server.
         let proxy = Proxy::start("127.0.0.1:1")?;
         let server = serve(firn, &data, &proxy.address, follow, false)?;
         proxy.forward_to(&server.address);
@@ -228,7 +228,7 @@ fn follow_directly(options: &Options, nodes: &mut [Node], at: usize, primary: us
     if !follows(nodes).unwrap_or(false) {
         nodes[at].kill();
         let advertised = nodes[at].proxy.address.clone();
-        // It may have been told the same before, and have followed others since.
+        // The same option may have been given before, and the server have followed others since.
         nodes[at].server = serve(&options.firn, &nodes[at].data, &advertised, Some(&upstream), true)?;
         nodes[at].proxy.forward_to(&nodes[at].server.address);
     }

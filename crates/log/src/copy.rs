@@ -99,8 +99,8 @@ impl LogCopy {
     }
 
     /// Cuts a log that is not open at a place in its history, durably: what is behind that is removed, also segments that only begin
-    /// there, perhaps in an epoch of another history. Returns false, and changes nothing, if no segment would be left. After a crash in between the log ends there or later,
-    /// perhaps with a gap.
+    /// there, perhaps in an epoch of another history. Returns false, and changes nothing, if no segment would be left. After a crash in
+    /// between the log ends there or later, perhaps with a gap.
     pub fn cut(disk: &Arc<dyn Disk>, directory: &Path, database: DatabaseId, at: LogPoint) -> Result<bool> {
         let (names, replaced) = in_force(segment_names(&**disk, directory)?);
         let (mut kept, mut removed) = (Vec::new(), replaced);

@@ -384,8 +384,8 @@ impl Segments {
         }
     }
 
-    /// Begins a new epoch at `at`, where receiving has ended, after `skipped` ones that do not exist: from now on segments are prepared here. Those that have begun behind that
-    /// place have nothing in them.
+    /// Begins a new epoch at `at`, where receiving has ended, after `skipped` ones that do not exist. From now on segments are prepared
+    /// here. Those that have begun behind that place have nothing in them.
     pub fn begin_to_write(&mut self, at: Lsn, skipped: u64) {
         assert!(self.is_received, "it was received");
         let mut empty = Vec::new();

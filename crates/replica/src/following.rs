@@ -104,7 +104,8 @@ pub struct Options {
     pub report: Box<dyn Fn(&str) + Send + Sync>,
     /// Called once when it follows no more. The database is a primary now ([`FollowingState::Promoted`]), or it is to be closed and
     /// opened again: because a new copy is complete ([`FollowingState::Superseded`]), because it is unknown what it is
-    /// ([`FollowingState::Uncertain`]), or because the server has another history ([`FollowingState::Diverged`]). Then [`rejoin`](crate::rejoin::rejoin) is to be called in between.
+    /// ([`FollowingState::Uncertain`]), or because the server has another history ([`FollowingState::Diverged`]). Then
+    /// [`rejoin`](crate::rejoin::rejoin) is to be called in between.
     pub ended: Box<dyn Fn(FollowingState) + Send + Sync>,
 }
 
@@ -244,8 +245,8 @@ impl FollowingWatch {
         status
     }
 
-    /// Makes the replica a primary, and waits for that, for so long at most, if it waits at all. Returns where the log of the former primary ends; `None` if
-    /// the time has passed. Then it is given up, unless the primary has been asked and may still answer.
+    /// Makes the replica a primary, and waits for that, for so long at most, if it waits at all. Returns where the log of the former
+    /// primary ends; `None` if the time has passed. Then it is given up, unless the primary has been asked and may still answer.
     ///
     /// Errors: those of `check`, which is called again and again; 55000 if it is no replica any more, or the primary refuses to hand over;
     /// 55006 if another one waits for the same; those of replay and of the disk.

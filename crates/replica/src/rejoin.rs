@@ -61,11 +61,11 @@ pub fn interrupted(disk: &dyn Disk, directory: &Path) -> Result<Option<String>> 
 }
 
 /// Makes a directory, whose database is closed, that of a replica of the server behind `connect`, and gives up the commits that this one
-/// does not have. `upstream` is the server's address, `HOST:PORT` or a URL; `option` is what the operator has just named; `name` is shown by the server. Ends with 57P01 once
-/// `is_stopped`.
+/// does not have. `upstream` is the server's address, `HOST:PORT` or a URL; `option` is what the operator has just named; `name` is shown
+/// by the server. Ends with 57P01 once `is_stopped`.
 ///
-/// Errors: 55000 if the server has another database, or is a replica; those of the connection and the disk, after which it is to be done again;
-/// XX001 if the directory is damaged.
+/// Errors: 55000 if the server has another database, or is a replica; those of the connection and the disk, after which it is to be done
+/// again; XX001 if the directory is damaged.
 pub fn rejoin(
     disk: &Arc<dyn Disk>,
     directory: &Path,
@@ -91,7 +91,7 @@ pub fn rejoin(
     let points = points_of(&**disk, &log, role.database, &manifest)?;
     let end = *points.last().expect("there is the point of the manifest");
     let branch = branch_point(&mut channel, &points)?;
-    // What its checkpoint contains can be taken out of it by nothing.
+    // Nothing can be removed from the checkpoint.
     let branch = branch.filter(|branch| branch.lsn >= manifest.needed());
 
     let marker = directory.join(REJOINING);

@@ -90,8 +90,8 @@ struct Handover {
     /// Where the log ends.
     end: LogPoint,
     begun: Instant,
-    /// Whether the other side has been told, after all of the log.
-    is_told: bool,
+    /// Whether the message that says so has been sent, after all of the log.
+    is_sent: bool,
     /// Whether the other side has all of the log on disk.
     is_confirmed: bool,
 }
@@ -123,7 +123,7 @@ impl Serving {
     /// Whether the other side has everything that it needs to take over, or does not confirm it for long: the connection is to end.
     pub fn is_handed_over(&self) -> bool {
         let is_over = |handover: &Handover| {
-            handover.is_confirmed || handover.is_told && handover.begun.elapsed() > LONGEST_CONFIRMATION
+            handover.is_confirmed || handover.is_sent && handover.begun.elapsed() > LONGEST_CONFIRMATION
         };
         self.has_given_up && self.handover.as_ref().is_some_and(is_over)
     }
@@ -161,7 +161,7 @@ impl Serving {
                 Ok(())
             }
             (Request::Status(status), _, Some(sending)) => {
-                for handover in self.handover.iter_mut().filter(|handover| handover.is_told) {
+                for handover in self.handover.iter_mut().filter(|handover| handover.is_sent) {
                     handover.is_confirmed |= status.flushed >= handover.end.lsn;
                 }
                 sending.note(status)
@@ -171,7 +171,7 @@ impl Serving {
                 // Not if it hands over to another one, whose connection sees to the rest.
                 self.has_given_up = self.engine.has_handed_over_to(&server);
                 let (end, begun) = (handed_over?, clock::now());
-                self.handover = Some(Handover { end, begun, is_told: false, is_confirmed: false });
+                self.handover = Some(Handover { end, begun, is_sent: false, is_confirmed: false });
                 Ok(())
             }
             (Request::Has(point), true, None) => {
@@ -203,11 +203,11 @@ impl Serving {
         self.check_cluster()?;
         let Some(sending) = &mut self.sending else { return Ok(false) };
         let has_sent = sending.send_some(channel)?;
-        for handover in self.handover.iter_mut().filter(|handover| !handover.is_told) {
+        for handover in self.handover.iter_mut().filter(|handover| !handover.is_sent) {
             if sending.sent() >= handover.end.lsn {
                 send(channel, &Reply::HandedOver(handover.end))?;
                 channel.flush()?;
-                handover.is_told = true;
+                handover.is_sent = true;
             }
         }
         Ok(has_sent)

@@ -165,7 +165,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         return Err(Failure::usage(format!("--temporary-dir {}: not a directory", directory.display())));
     }
     let mut options = options;
-    let mut rejoins = options.follow.clone().filter(|_| options.rejoin).map(Rejoins::Told);
+    let mut rejoins = options.follow.clone().filter(|_| options.rejoin).map(Rejoins::Requested);
     loop {
         // One that could not be rejoined is not tried again and again: each time its sessions would end.
         let mut may_diverge = true;
@@ -340,7 +340,7 @@ enum Prepared {
 /// The server that a database is to rejoin.
 enum Rejoins {
     /// The operator has said so.
-    Told(Box<Upstream>),
+    Requested(Box<Upstream>),
     /// It is the server that it follows, and has another history.
     Automatically(Box<Upstream>),
     /// That was interrupted.
@@ -349,7 +349,8 @@ enum Rejoins {
 
 impl Rejoins {
     fn upstream(self) -> Box<Upstream> {
-        let (Rejoins::Told(upstream) | Rejoins::Automatically(upstream) | Rejoins::Again(upstream)) = self;
+        let (Rejoins::Requested(upstream) | Rejoins::Automatically(upstream) | Rejoins::Again(upstream)) =
+            self;
         upstream
     }
 }
@@ -371,10 +372,10 @@ fn prepare(
         interrupted.map(|server| follow_argument(&server)).transpose().map_err(Failure::usage)?;
     let role = DirectoryRole::read(&*disk, directory).map_err(Failure::data)?;
     if let Some(rejoins) = rejoins.filter(|_| role.is_some()).or(interrupted.map(Rejoins::Again)) {
-        let is_told = matches!(rejoins, Rejoins::Told(_));
+        let is_requested = matches!(rejoins, Rejoins::Requested(_));
         let is_automatic = matches!(rejoins, Rejoins::Automatically(_));
         let upstream = rejoins.upstream();
-        let option = is_told.then_some(&*upstream.given);
+        let option = is_requested.then_some(&*upstream.given);
         let rejoined = until_reached(&upstream, events, |is_stopped| {
             let connect = || upstream.connect(name).map(|it| Box::new(it) as Box<dyn Channel>);
             let rejoined = rejoin(&disk, directory, &connect, is_stopped, &upstream.given, option, name);

@@ -150,7 +150,7 @@ impl Replayer {
         let engine = self.engine.clone();
         let replica = engine.expect_replica()?;
         replica.set_replayed(group.begin);
-        // Before what it has is visible: who waits for a position that is lost is told so.
+        // Before what it has is visible: who waits for a position that is lost gets an error.
         engine.epochs.lock().note(group.end.epoch, group.begin);
         if let Err(error) = self.replay_group(&group) {
             // To be tried again, unless a commit has been replayed in part.

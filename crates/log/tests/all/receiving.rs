@@ -489,7 +489,7 @@ fn a_received_log_is_written_on_and_its_origin_is_cut_and_receives_that() {
         assert_eq!(read(&copy.disk.after_kill()).unwrap().0, expected);
         drop(follower);
 
-        // The origin was not told.
+        // The origin does not know, and goes on.
         (0..random.uniform(0, 3)).for_each(|_| origin.append(random));
         if random.uniform(0, 1) == 0 {
             origin.restart(random);
