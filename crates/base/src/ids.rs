@@ -144,6 +144,10 @@ impl fmt::Debug for RowId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Lsn(pub u64);
 
+/// One server of a cluster whose servers agree on who is the primary. Drawn at random when it becomes a voter, and never used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct NodeId(pub u64);
+
 /// Number of a primary's term: every start of a primary begins a new one. 0 for what was written before there were epochs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct Epoch(pub u64);

@@ -45,7 +45,7 @@ pub use array::ArrayValue;
 pub use cancel::Cancel;
 pub use data_type::{Collation, Type, TypeId};
 pub use error::{Error, Result, SqlState};
-pub use ids::{BlockNumber, ColumnId, ColumnSet, Epoch, Lsn, RowId, Slot, TableId};
+pub use ids::{BlockNumber, ColumnId, ColumnSet, Epoch, Lsn, NodeId, RowId, Slot, TableId};
 pub use numeric::Numeric;
 pub use representation::Representation;
 pub use snapshot::{Snapshot, Stamp, Time, visible};

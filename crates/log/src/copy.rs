@@ -11,7 +11,7 @@ use crate::format::{
     DATA_START, DatabaseId, FORMAT_VERSION, GROUP_HEADER_LEN, GroupHeader, LogPoint, SEGMENT_HEADER_LEN,
     SegmentHeader,
 };
-use crate::segments::{Found, in_force, open_segment_to_read, segment_names};
+use crate::segments::{Found, Segment, in_force, open_segment_to_read, segment_names};
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
@@ -76,10 +76,15 @@ impl LogCopy {
             unsynced: Vec::new(),
         };
         let mut superfluous = replaced;
-        let mut last = None;
+        let mut last: Option<Segment> = None;
         for name in names {
             match open_segment_to_read(&*copy.disk, directory, name, database)? {
-                Found::Segment(segment) if segment.header.first <= at.lsn => last = Some(segment),
+                // An empty one may be of an epoch that the server does not know. It comes again if not.
+                Found::Segment(segment)
+                    if segment.header.first < at.lsn || segment.header.first == at.lsn && last.is_none() =>
+                {
+                    last = Some(segment);
+                }
                 _ => superfluous.push(name),
             }
         }
@@ -96,6 +101,17 @@ impl LogCopy {
         }
         copy.disk.sync_directory(directory)?;
         Ok(copy)
+    }
+
+    /// Drops an empty segment at its end: it may be of an epoch that has written nothing, and another server, from which the log is
+    /// received next, may go on in the segment before it. What has been appended is durable then.
+    pub fn restart(&mut self) -> Result<()> {
+        self.sync()?;
+        if self.segments.back().is_some_and(|last| last.header.first >= self.point.lsn) {
+            let (disk, directory) = (self.disk.clone(), self.directory.clone());
+            *self = LogCopy::open(disk, &directory, self.database, self.point)?;
+        }
+        Ok(())
     }
 
     /// Cuts a log that is not open at a place in its history, durably: what is behind that is removed, also segments that only begin
@@ -139,21 +155,16 @@ impl LogCopy {
         let name = SegmentHeader::name_in(header);
         let path = self.directory.join(name.to_string());
         let header = SegmentHeader::decode(header, &path, name, self.database)?;
-        // One that is known, or that is before those: of a database that was handed over, the last segment may have been empty.
-        let is_before = |segment: &Copied| {
-            header.number < segment.header.number
-                && header.first <= self.point.lsn
-                && segment.header.first == self.point.lsn
-        };
-        if self.segments.iter().any(|segment| segment.header == header || is_before(segment)) {
+        if self.segments.iter().any(|segment| segment.header == header) {
             return Ok(false);
         }
+        let takes_place = |last: &Copied| last.header.number >= header.number;
         let follows = match self.segments.back() {
             None => (header.first..=header.end()).contains(&self.point.lsn),
-            // An epoch that has written nothing into its segment is followed by another one in its place. If the database has been
-            // handed over, that need not be a later one: the server that has taken over has not seen the epoch.
-            Some(last) if last.header.number == header.number => {
-                last.header.first == header.first && header.first == self.point.lsn
+            // An epoch that has written nothing into its segment is followed by another one in its place. That need not be a later one:
+            // another server may not have seen the epoch, and may go on in the segment before.
+            Some(last) if takes_place(last) => {
+                last.header.first == self.point.lsn && (header.first..=header.end()).contains(&self.point.lsn)
             }
             Some(last) => {
                 last.header.number + 1 == header.number
@@ -171,7 +182,7 @@ impl LogCopy {
         file.sync()?;
         self.disk.rename(&temporary, &path)?;
         self.disk.sync_directory(&self.directory)?;
-        if self.segments.back().is_some_and(|last| last.header.number == header.number) {
+        if self.segments.back().is_some_and(takes_place) {
             let replaced = self.segments.pop_back().expect("it was just looked at").header.name();
             if replaced != name {
                 self.disk.remove(&self.directory.join(replaced.to_string()))?;

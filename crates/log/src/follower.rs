@@ -26,6 +26,16 @@ pub struct Follower {
     pin: Pin,
     window: Window,
     point: LogPoint,
+    reads: Reads,
+}
+
+/// What a follower may read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reads {
+    /// What is committed.
+    Committed,
+    /// What is on disk, whether others have confirmed it or not.
+    Durable,
 }
 
 /// What a [wait](Follower::wait) has ended with.
@@ -49,7 +59,7 @@ impl Follower {
             return Err(behind(from.lsn, end.lsn));
         }
         let window = Window::new(VecDeque::new(), from.lsn);
-        let mut follower = Follower { shared, pin, window, point: from };
+        let mut follower = Follower { shared, pin, window, point: from, reads: Reads::Committed };
         let is_known = if from.lsn < end.lsn {
             follower.end_by_header(end.lsn)?.is_some() && follower.window.follows(&from)?
         } else {
@@ -57,6 +67,12 @@ impl Follower {
         };
         follower.check_pin()?;
         if is_known { Ok(follower) } else { Err(not_of_this_history(from.lsn)) }
+    }
+
+    /// Lets it read everything that is on disk.
+    pub fn read_durable(mut self) -> Follower {
+        self.reads = Reads::Durable;
+        self
     }
 
     /// The place after the last group that it has returned.
@@ -96,11 +112,11 @@ impl Follower {
         read
     }
 
-    /// The next group, if it is durable and ends at `up_to` or before.
+    /// The next group, if it may be read and ends at `up_to` or before.
     ///
     /// Errors: 55000 if its pin has been broken, XX001 if the log is damaged.
     pub fn next_group(&mut self, up_to: Lsn) -> Result<Option<Group>> {
-        let durable = self.shared.durable();
+        let durable = self.shared.readable(self.reads);
         if durable.min(up_to) <= self.point.lsn {
             return Ok(None);
         }
@@ -120,8 +136,8 @@ impl Follower {
         if up_to <= self.point.lsn {
             return Ok(Waited::Limit);
         }
-        let waited = self.shared.wait_beyond(self.point.lsn, longest)?;
-        let durable = self.shared.durable();
+        let waited = self.shared.wait_until(longest, || self.shared.readable(self.reads) > self.point.lsn)?;
+        let durable = self.shared.readable(self.reads);
         // Of a limit that is durable, the length of the group decides.
         if waited == Waited::Group && up_to < durable {
             let end = self.next_end(durable);
@@ -131,6 +147,18 @@ impl Follower {
             }
         }
         Ok(waited)
+    }
+
+    /// Waits until there is a next group, or more than up to `committed` is committed, or for so long. Errors as of [`Follower::wait`].
+    pub fn wait_for_news(&mut self, committed: Lsn, longest: Duration) -> Result<Waited> {
+        self.check_pin()?;
+        let (shared, at) = (&*self.shared, self.point.lsn);
+        shared.wait_until(longest, || shared.readable(self.reads) > at || shared.committed() > committed)
+    }
+
+    /// Up to where the log is committed.
+    pub fn committed(&self) -> Lsn {
+        self.shared.committed()
     }
 
     /// Closes the segments if the pin has been broken: otherwise they would keep their space.

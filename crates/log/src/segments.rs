@@ -105,13 +105,22 @@ impl Written {
     /// Notes that a segment of a log that is received has begun. It may take the place of the last one.
     pub fn begin_received(&self, header: SegmentHeader) {
         let mut used = self.used.lock();
-        if used.back().is_some_and(|last| last.header.number == header.number) {
-            used.pop_back();
-        }
+        while used.pop_back_if(|last| last.header.number >= header.number).is_some() {}
         if let Some(last) = used.back_mut() {
             last.end = header.first;
         }
         used.push_back(Used { header, end: header.end() });
+    }
+
+    /// Notes that receiving begins again at a position, without a segment that only begins there.
+    pub fn restart(&self, at: Lsn) {
+        let mut used = self.used.lock();
+        while used.len() > 1 && used.back().is_some_and(|last| last.header.first >= at) {
+            used.pop_back();
+        }
+        if let Some(last) = used.back_mut() {
+            last.end = last.header.end();
+        }
     }
 
     /// Where a segment ends; `None` if another one has taken its place, or it has been removed.
@@ -384,9 +393,9 @@ impl Segments {
         }
     }
 
-    /// Begins a new epoch at `at`, where receiving has ended, after `skipped` ones that do not exist. From now on segments are prepared
-    /// here. Those that have begun behind that place have nothing in them.
-    pub fn begin_to_write(&mut self, at: Lsn, skipped: u64) {
+    /// Begins a new epoch at `at`, where receiving has ended: `epoch`, or the next one if it has begun already. From now on segments are
+    /// prepared here. Those that have begun behind that place have nothing in them.
+    pub fn begin_to_write(&mut self, at: Lsn, epoch: Epoch) {
         assert!(self.is_received, "it was received");
         let mut empty = Vec::new();
         let last = {
@@ -400,7 +409,7 @@ impl Segments {
             // What cannot be removed now does not count, and is removed when the log is next opened.
             let _ = self.disk.remove(&self.directory.join(empty.header.name().to_string()));
         }
-        (self.epoch, self.begin, self.is_received) = (Epoch(last.0 + 1 + skipped), at, false);
+        (self.epoch, self.begin, self.is_received) = (epoch.max(Epoch(last.0 + 1)), at, false);
         self.begun = now();
         self.written.has_begun.store(false, Ordering::Release);
     }

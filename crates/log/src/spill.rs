@@ -163,8 +163,14 @@ impl Spills {
 
     /// Keeps a file until the log before the end of its entry is removed.
     pub(crate) fn keep(&self, kept: Kept) {
-        self.kept_bytes.fetch_add(kept.bytes, Ordering::Relaxed);
-        self.kept.lock().push(kept);
+        let mut all = self.kept.lock();
+        // It may have been known when the log was opened.
+        let is_new =
+            all.extract_if(.., |other| (other.number, other.epoch) == (kept.number, kept.epoch)).count() == 0;
+        all.push(kept);
+        if is_new {
+            self.kept_bytes.fetch_add(kept.bytes, Ordering::Relaxed);
+        }
     }
 
     /// Bytes of redo in files that were ever kept since the log was opened.

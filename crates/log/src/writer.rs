@@ -30,13 +30,16 @@
 //! where receiving has ended ([`Log::begin_to_write`]). A primary that becomes a replica appends nothing any more
 //! ([`Log::refuse_appends`]).
 //!
+//! What is durable is *committed* at once, unless others must have it, too ([`Log::require_confirmation`]): then it is committed up
+//! to the position that they have confirmed. Whoever waits for a commit waits for that ([`Log::wait_committed`]).
+//!
 //! After a failed write or sync it is unknown what is on disk, and another sync may report a success
 //! that never happened. So the log fails permanently: every commit that was not durable by then gets the
 //! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
 use crate::copy::LogCopy;
-use crate::follower::{Follower, Waited};
+use crate::follower::{Follower, Reads, Waited};
 use crate::format::{
     DATA_START, ENTRY_HEADER_LEN, FORMAT_VERSION, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint,
     SEGMENT_HEADER_LEN, Seal, encode_entry_header, seal_group,
@@ -99,6 +102,9 @@ impl Default for LogOptions {
 /// The number of ticks without a commit after which the flusher sleeps until the next commit wakes it.
 const IDLE_TICKS: u32 = 20;
 
+/// How often one that waits for confirmation looks whether it is to end.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+
 /// How long a follower that waits without limit sleeps at once.
 const LONGEST_SLEEP: Duration = Duration::from_secs(86400);
 
@@ -119,8 +125,13 @@ pub(crate) struct Shared {
     /// Everything before this position is on disk. The leader stores it after its sync (Release); waiting threads load it
     /// (Acquire), although it publishes nothing but the number itself.
     durable: AtomicU64,
-    /// Every commit up to this time is before `durable`.
-    durable_time: AtomicU64,
+    /// Everything before this position is durable wherever it has to be: at most `durable`. Stored and loaded in the same way.
+    committed: AtomicU64,
+    /// Every commit up to this time is before `committed`.
+    committed_time: AtomicU64,
+    confirmation: Mutex<Confirmation>,
+    /// Threads wait here for confirmation, with the lock of `flushes`.
+    confirmed: Condvar,
     /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
     failed: AtomicBool,
     flushes: Mutex<Flushes>,
@@ -237,8 +248,19 @@ struct Flushes {
     /// The position up to which the running flush makes the log durable.
     flushing_to: Lsn,
     failure: Option<Error>,
+    /// Why nobody waits for confirmation any more.
+    abandoned: Option<Error>,
     /// Whether the log has been closed.
     closed: bool,
+}
+
+/// Up to where the log is known to be on the disks of others, if they must have what is committed. Locked after `flushes`.
+#[derive(Default)]
+struct Confirmation {
+    /// `None` if nobody else needs to have it.
+    confirmed: Option<Lsn>,
+    /// The ends of groups that are durable and not committed yet, with the newest commit time of each.
+    waiting: VecDeque<(Lsn, Time)>,
 }
 
 /// The queue as a leader has taken it: space for the header of a group, then its entries.
@@ -330,6 +352,9 @@ impl Log {
         };
         let (allocated, epoch, retained) = (segments.allocated(), segments.epoch(), segments.begin());
         let written = segments.written().clone();
+        if copy.is_some() {
+            written.restart(begin);
+        }
         let segments = Arc::new(Mutex::new(segments));
         let spills = Spills::open(disk, directory, database, epoch, segments.clone());
         let mut queue = Queue {
@@ -353,13 +378,17 @@ impl Log {
             queue: ShortMutex::new(queue),
             space: Condvar::new(),
             durable: AtomicU64::new(begin.0),
-            durable_time: AtomicU64::new(0),
+            committed: AtomicU64::new(begin.0),
+            committed_time: AtomicU64::new(0),
+            confirmation: Mutex::default(),
+            confirmed: Condvar::new(),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {
                 flushing: false,
                 number: 0,
                 flushing_to: begin,
                 failure: None,
+                abandoned: None,
                 closed: false,
             }),
             flush_ended: [Condvar::new(), Condvar::new()],
@@ -461,6 +490,15 @@ impl Log {
         }
     }
 
+    /// Lets receiving begin again, perhaps from another server: see [`LogCopy::restart`].
+    pub fn restart_receiving(&self) -> Result<()> {
+        let mut writer = self.shared.writer.lock();
+        let copy = writer.copy.as_mut().expect("the log is received");
+        self.shared.note_full(copy.restart())?;
+        self.shared.written.restart(copy.point().lsn);
+        Ok(())
+    }
+
     /// Stores the header of a segment of the log that this one is a copy of. One that is known already is passed over.
     ///
     /// Errors: XX001 if it is no header of a segment that can follow; 53100, 58030, after which it can be received again.
@@ -488,6 +526,11 @@ impl Log {
         Ok(point)
     }
 
+    /// Whether it is received, and not written here.
+    pub fn is_received(&self) -> bool {
+        self.shared.writer.lock().copy.is_some()
+    }
+
     /// The place up to which groups have been received; `None` if it is written here.
     pub fn received(&self) -> Option<LogPoint> {
         self.shared.writer.lock().copy.as_ref().map(LogCopy::point)
@@ -505,15 +548,15 @@ impl Log {
         Ok(copy.point())
     }
 
-    /// Begins an epoch of its own where receiving has [ended](Log::end_receiving), after `skipped` ones that do not exist. From now on the
-    /// log is appended to, and nothing is received.
-    pub fn begin_to_write(&self, skipped: u64) {
+    /// Begins an epoch of its own where receiving has [ended](Log::end_receiving): this one, or the next one if it has begun already. From
+    /// now on the log is appended to, and nothing is received.
+    pub fn begin_to_write(&self, epoch: Epoch) {
         let shared = &*self.shared;
         let mut writer = shared.writer.lock();
         let copy = writer.copy.take().expect("the log is received");
         let (point, mut segments) = (copy.point(), shared.segments.lock());
         assert!(point.lsn == shared.durable(), "receiving has ended");
-        segments.begin_to_write(point.lsn, skipped);
+        segments.begin_to_write(point.lsn, epoch);
         let epoch = segments.epoch();
         shared.epoch.store(epoch.0, Ordering::Release);
         shared.spills.begin_to_write(epoch);
@@ -548,10 +591,80 @@ impl Log {
         self.shared.wait_durable(lsn)
     }
 
-    /// Every commit up to this time is on disk; 0 if none has been appended since the log was opened.
-    pub fn durable_time(&self) -> Time {
-        // Acquire: as `durable_lsn`, which is never behind it for a thread that loads this first.
-        Time(self.shared.durable_time.load(Ordering::Acquire))
+    /// Returns once everything before `lsn` is committed: on disk here, which it writes if no other thread does, and confirmed by
+    /// others, if that is [required](Log::require_confirmation). Calls `check` now and then while it waits for them.
+    ///
+    /// Errors: the cause of the log's failure, those of `check`, and why the wait was [abandoned](Log::abandon): then it is unknown whether
+    /// the commit will be there.
+    pub fn wait_committed(&self, lsn: Lsn, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        let shared = &*self.shared;
+        if shared.committed() >= lsn {
+            return Ok(());
+        }
+        shared.wait_durable(lsn)?;
+        let mut flushes = shared.flushes.lock();
+        while shared.committed() < lsn {
+            if let Some(error) = flushes.failure.as_ref().or(flushes.abandoned.as_ref()) {
+                return Err(error.clone());
+            }
+            if flushes.closed {
+                let message = "the log has been closed before the commit was confirmed";
+                return Err(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message));
+            }
+            check()?;
+            shared.confirmed.wait_for(&mut flushes, CHECK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// From now on, nothing is committed any more beyond `committed` before it is [confirmed](Log::confirm). To be called before anybody
+    /// has seen what is committed beyond it.
+    pub fn require_confirmation(&self, committed: Lsn) {
+        let mut confirmation = self.shared.confirmation.lock();
+        let committed = committed.min(self.shared.durable());
+        confirmation.confirmed = Some(committed);
+        self.shared.committed.store(committed.0, Ordering::Release);
+    }
+
+    /// From now on, everything that is durable is committed.
+    pub fn require_no_confirmation(&self) {
+        let mut confirmation = self.shared.confirmation.lock();
+        self.shared.advance(&mut confirmation, Lsn(u64::MAX));
+        confirmation.confirmed = None;
+        drop(confirmation);
+        self.shared.wake_waiting();
+    }
+
+    /// Everything before a position is on disk wherever it has to be, but perhaps here. Does nothing if no confirmation is required.
+    pub fn confirm(&self, lsn: Lsn) {
+        let mut confirmation = self.shared.confirmation.lock();
+        let Some(confirmed) = confirmation.confirmed else { return };
+        if lsn <= confirmed {
+            return;
+        }
+        confirmation.confirmed = Some(lsn);
+        let has_advanced = self.shared.advance(&mut confirmation, lsn);
+        drop(confirmation);
+        if has_advanced {
+            self.shared.wake_waiting();
+        }
+    }
+
+    /// Ends all waits for confirmation, and later ones, by this error.
+    pub fn abandon(&self, error: Error) {
+        self.shared.flushes.lock().abandoned = Some(error);
+        self.shared.confirmed.notify_all();
+    }
+
+    /// Every commit up to this time is committed; 0 if none has been since the log was opened.
+    pub fn committed_time(&self) -> Time {
+        // Acquire: as `committed_lsn`, which is never behind it for a thread that loads this first.
+        Time(self.shared.committed_time.load(Ordering::Acquire))
+    }
+
+    /// Everything before this position is on disk, and has been confirmed if that is required.
+    pub fn committed_lsn(&self) -> Lsn {
+        self.shared.committed()
     }
 
     /// Everything before this position is on disk.
@@ -716,6 +829,8 @@ impl Log {
 
     /// A reader of what is written from a point on, which it pins.
     ///
+    /// It reads what is committed.
+    ///
     /// Errors: those of [`Log::pin`]; 55000 if the point is none of this log's history; 57P03 if it is behind what is durable.
     pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
         let pin = self.pin(holder, from.lsn, Vec::new())?;
@@ -753,6 +868,7 @@ impl Log {
         let flushed = self.shared.wait_durable(self.appended_lsn());
         self.shared.flushes.lock().closed = true;
         self.shared.followed.notify_all();
+        self.shared.confirmed.notify_all();
         self.shared.flusher.send(|request| request.stop = true);
         self.shared.preparer.send(|request| request.stop = true);
         for thread in self.threads.lock().drain(..) {
@@ -795,19 +911,63 @@ impl Shared {
         Lsn(self.durable.load(Ordering::Acquire))
     }
 
+    pub fn committed(&self) -> Lsn {
+        Lsn(self.committed.load(Ordering::Acquire))
+    }
+
+    /// Up to where a follower may read.
+    pub fn readable(&self, reads: Reads) -> Lsn {
+        match reads {
+            Reads::Committed => self.committed(),
+            Reads::Durable => self.durable(),
+        }
+    }
+
     fn is_durable(&self, lsn: Lsn) -> bool {
         self.durable() >= lsn
     }
 
-    /// Waits until more is durable than up to `lsn`, for so long or until the log is closed.
+    /// Notes that the log is on disk up to a position, and the time of the newest commit before it.
+    fn note_durable(&self, end: Lsn, newest: Time) {
+        let mut confirmation = self.confirmation.lock();
+        self.durable.store(end.0, Ordering::Release);
+        confirmation.waiting.push_back((end, newest));
+        let confirmed = confirmation.confirmed.unwrap_or(end);
+        if self.advance(&mut confirmation, confirmed) && confirmation.confirmed.is_some() {
+            self.confirmed.notify_all();
+        }
+    }
+
+    /// Everything that is durable before a position is committed. Returns whether there was any.
+    fn advance(&self, confirmation: &mut Confirmation, confirmed: Lsn) -> bool {
+        let committed = confirmed.min(self.durable());
+        if committed <= self.committed() {
+            return false;
+        }
+        while let Some((_, newest)) = confirmation.waiting.pop_front_if(|(end, _)| *end <= committed) {
+            self.committed_time.store(newest.0, Ordering::Release);
+        }
+        self.committed.store(committed.0, Ordering::Release);
+        true
+    }
+
+    /// Wakes those who wait for confirmation, and followers.
+    fn wake_waiting(&self) {
+        // Under the lock, so that no thread begins to sleep in between.
+        drop(self.flushes.lock());
+        self.confirmed.notify_all();
+        self.followed.notify_all();
+    }
+
+    /// Waits until something is there, which becomes durable or committed, for so long or until the log is closed.
     ///
     /// Error: the cause of the log's failure.
-    pub fn wait_beyond(&self, lsn: Lsn, longest: Duration) -> Result<Waited> {
+    pub fn wait_until(&self, longest: Duration, is_there: impl Fn() -> bool) -> Result<Waited> {
         let until = clock::now().checked_add(longest);
         // The leader stores the position before it takes this lock and wakes followers: none sleeps over a group.
         let mut flushes = self.flushes.lock();
         loop {
-            if self.durable() > lsn {
+            if is_there() {
                 return Ok(Waited::Group);
             }
             if let Some(failure) = &flushes.failure {
@@ -927,15 +1087,15 @@ impl Shared {
         if let Some(copy) = &mut writer.copy {
             copy.sync()?;
             writer.last = copy.point();
-            self.durable.store(writer.last.lsn.0, Ordering::Release);
+            // Only who writes the log needs the times.
+            self.note_durable(writer.last.lsn, Time(0));
             return Ok(());
         }
         if group.entries == 0 {
             return Ok(());
         }
         self.write(writer, &mut group)?;
-        self.durable_time.store(group.newest.0, Ordering::Release);
-        self.durable.store(group.end.0, Ordering::Release);
+        self.note_durable(group.end, group.newest);
         writer.spare = group.chunks.swap_remove(0);
         writer.spare.clear();
         writer.spare.shrink_to(self.options.chunk_bytes);

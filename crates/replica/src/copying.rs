@@ -5,7 +5,7 @@ use crate::files::{self, Content, FileWriter};
 use crate::message::{PROTOCOL, Reply, Request};
 use firn_base::disk::Disk;
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState};
+use firn_base::{Epoch, Error, NodeId, Result, SqlState};
 use firn_log::{DatabaseId, LogCopy, LogPoint};
 use firn_txn::{ClusterId, CopiedManifest, DIRECTORY_VERSION, DatabaseFile, Folders};
 use std::path::Path;
@@ -14,23 +14,27 @@ use std::path::Path;
 pub(crate) struct Server {
     pub database: DatabaseId,
     pub cluster: ClusterId,
+    /// Whether it is a primary, or is becoming one.
     pub is_primary: bool,
+    /// The epoch in which it writes its log; 0 if it receives it.
+    pub epoch: Epoch,
     /// The version of its program.
     pub program: String,
 }
 
 impl Server {
     /// Begins a connection under a name, which the server shows to people.
-    pub fn greet(channel: &mut dyn Channel, holder: &str) -> Result<Server> {
+    pub fn greet(channel: &mut dyn Channel, holder: &str, voter: Option<NodeId>) -> Result<Server> {
         let holder = holder.to_owned();
-        let hello = Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, holder };
+        let hello =
+            Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, voter, holder };
         channel.send(&[&hello.encode()])?;
         channel.flush()?;
         let mut message = Vec::new();
         receive(channel, &mut message)?;
         match Reply::decode(&message)? {
-            Reply::Identity { database, cluster, is_primary, program, .. } => {
-                Ok(Server { database, cluster, is_primary, program: program.to_owned() })
+            Reply::Identity { database, cluster, is_primary, epoch, program, .. } => {
+                Ok(Server { database, cluster, is_primary, epoch, program: program.to_owned() })
             }
             _ => Err(out_of_turn()),
         }
@@ -78,7 +82,7 @@ impl CopyReceiver {
             match Reply::decode(&message)? {
                 Reply::File(file) => self.receive_file(channel, &file)?,
                 Reply::Segment(header) => self.log.begin_segment(header).map(drop)?,
-                Reply::Groups(groups) => {
+                Reply::Groups { groups, .. } => {
                     self.log.append(groups)?;
                     self.bytes += groups.len() as u64;
                 }

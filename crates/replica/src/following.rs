@@ -8,15 +8,15 @@
 use crate::channel::{Channel, Received, Stoppable};
 use crate::join;
 use crate::message::FollowerStatus;
-use crate::promotion::{Promoting, Promotion, Wish};
+use crate::promotion::{Promoting, Promotion, Succession, Wish};
 use crate::receiver::{Receiver, Taken};
 use firn_base::clock::Instant;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState, clock};
 use firn_log::{LogPoint, Waited};
-use firn_txn::{ClusterId, DirectoryRole, Engine, Replayer};
+use firn_txn::{DirectoryRole, Engine, Replayer};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -131,6 +131,10 @@ struct Shared {
     delay: AtomicU64,
     status: Mutex<FollowingStatus>,
     promoting: Promoting,
+    /// Where the beginning of the epoch ends for which this voter has been appointed.
+    begun: Mutex<Option<Lsn>>,
+    /// When the server of an epoch was heard last, in microseconds of a clock that is never set.
+    heard: Mutex<(Epoch, u64)>,
     /// What waits for the end, or for the end of a pause, sleeps here.
     changed: Condvar,
 }
@@ -166,6 +170,8 @@ impl Following {
             delay: AtomicU64::new(0),
             status: Mutex::new(status),
             promoting: Promoting::default(),
+            begun: Mutex::default(),
+            heard: Mutex::default(),
             changed: Condvar::new(),
         });
         let (receiving, replaying) = (shared.clone(), shared.clone());
@@ -259,6 +265,16 @@ impl FollowingWatch {
         self.0.promoting.run(promotion, longest, check)
     }
 
+    /// When the server of an epoch was heard last, in microseconds of a clock that is never set.
+    pub fn heard(&self) -> (Epoch, u64) {
+        *self.0.heard.lock()
+    }
+
+    /// Where the beginning of the epoch ends for which this voter has been appointed, if it has begun.
+    pub fn begun(&self) -> Option<Lsn> {
+        *self.0.begun.lock()
+    }
+
     /// Stops or continues replay; the log is received nevertheless.
     pub fn pause(&self, pause: bool) {
         self.0.is_paused.store(pause, Ordering::SeqCst);
@@ -331,6 +347,12 @@ impl Shared {
                     {
                         return self.ask_to_reopen(FollowingState::Diverged);
                     }
+                    // What a voter has more than the primary of a later epoch has is of another history, too.
+                    SqlState::CANNOT_CONNECT_NOW
+                        if self.engine.voter().is_some() && self.promoting.begin_receiving() =>
+                    {
+                        return self.ask_to_reopen(FollowingState::Diverged);
+                    }
                     // The server does not retain the log from there on.
                     SqlState::UNDEFINED_FILE if self.promoting.begin_receiving() => match self.begin_anew() {
                         Ok(()) => return self.ask_to_reopen(FollowingState::Superseded),
@@ -379,6 +401,9 @@ impl Shared {
             if self.promoting.wish() == Wish::End {
                 return Ok(Ended::Asked);
             }
+            if !receiver.is_current() {
+                return Err(ended());
+            }
             if is_streaming
                 && receiver.is_close()?
                 && self.replays_well()
@@ -397,6 +422,7 @@ impl Shared {
                 Received::Nothing => {}
                 Received::Message => {
                     heard = clock::now();
+                    *self.heard.lock() = (receiver.sender(), clock::boot_micros());
                     match receiver.take(&message, channel)? {
                         Taken::Identity => {
                             let is_of_primary = receiver.is_of_primary();
@@ -451,7 +477,9 @@ impl Shared {
         let mut channel = Stoppable { channel: &mut *connect()?, is_stopped: &stopped };
         let identity = self.engine.identity().expect("a replica has a directory");
         let option = DirectoryRole::read(&**disk, directory)?.and_then(|role| role.option);
-        join::copy_anew(disk, directory, &mut channel, &upstream, option.as_deref(), name, identity)?;
+        let voter = self.engine.voter();
+        let followed = (&*upstream, option.as_deref());
+        join::copy_anew(disk, directory, &mut channel, followed, name, identity, voter)?;
         // A promotion removes the copy.
         if stopped() { Err(ended()) } else { Ok(()) }
     }
@@ -494,8 +522,10 @@ impl Shared {
 
     /// Replays what has been received, or waits for it for a while. Returns false if replay is not to go on now.
     fn replay_some(&self, replayer: &mut Replayer) -> Result<bool> {
-        if let Some(cluster) = self.promoting.replaying() {
-            return self.replay_to_the_end(replayer, cluster).map(|()| false);
+        match self.promoting.replaying() {
+            Some(Succession::InEpoch(epoch)) => return self.replay_in_epoch(replayer, epoch),
+            Some(succession) => return self.replay_to_the_end(replayer, succession).map(|()| false),
+            None => {}
         }
         // Before the primary gives up, everything is to be replayed.
         let is_wanted = self.promoting.wish() != Wish::Nothing;
@@ -524,8 +554,14 @@ impl Shared {
 
 impl Shared {
     /// Replays all that has been received, whether it is paused or delayed or not, and makes the replica a primary.
-    fn replay_to_the_end(&self, replayer: &mut Replayer, cluster: Option<ClusterId>) -> Result<()> {
+    fn replay_to_the_end(&self, replayer: &mut Replayer, succession: Succession) -> Result<()> {
+        let cluster = match succession {
+            Succession::InCluster(cluster) => Some(cluster),
+            Succession::Next | Succession::InEpoch(_) => None,
+        };
         self.engine.flush_log()?;
+        // Whatever other voters have.
+        self.engine.confirm_all();
         while let Some(end) = replayer.replay_next()? {
             self.status.lock().replayed_time = Some(end.wall_time);
             if self.is_stopping() {
@@ -547,6 +583,32 @@ impl Shared {
                 Err(error)
             }
         }
+    }
+
+    /// Begins an epoch for which this voter has been appointed, and becomes a primary once a majority has its beginning and everything
+    /// before it is replayed. Returns false if replay is not to go on now.
+    fn replay_in_epoch(&self, replayer: &mut Replayer, epoch: Epoch) -> Result<bool> {
+        let known = *self.begun.lock();
+        let begun = match known {
+            Some(begun) => begun,
+            None => {
+                join::discard(&*self.options.disk, &self.options.directory)?;
+                let begun = replayer.begin_epoch(epoch).inspect_err(|error| {
+                    self.promoting.give_up(error.clone());
+                    (self.options.ended)(FollowingState::Uncertain);
+                })?;
+                *self.begun.lock() = Some(begun);
+                begun
+            }
+        };
+        let replayed = replayer.replay_next()?;
+        let point = replayer.point();
+        if replayer.take_over(begun)? {
+            self.promoting.finish(Ok(point));
+            (self.options.ended)(FollowingState::Promoted);
+            return Ok(false);
+        }
+        Ok(replayed.is_some() || replayer.wait(REPLAY_WAIT)? != Waited::Closed)
     }
 
     /// Whether replay goes on, and lacks little.

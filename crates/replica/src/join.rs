@@ -16,12 +16,12 @@
 
 use crate::channel::Channel;
 use crate::copying::{CopyReceiver, Server, out_of_turn, request};
-use crate::receiver::another_cluster;
+use crate::receiver::{another_cluster, not_yet};
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::Arc;
-use firn_base::{Error, Result, SqlState, clock};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::{DatabaseId, LogCopy};
-use firn_txn::{ClusterId, DirectoryRole, Folders, LOCK, MANIFEST, MANIFEST_TEMPORARY};
+use firn_txn::{ClusterId, DirectoryRole, Folders, LOCK, MANIFEST, MANIFEST_TEMPORARY, Voter};
 use std::path::Path;
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ pub fn join(
     disk.create_directory(directory)?;
     let _lock = disk.lock(&directory.join(LOCK))?;
     check_that_nothing_is_there(&**disk, directory)?;
-    copy(disk, directory, channel, (upstream, Some(upstream)), name, None)?;
+    copy(disk, directory, channel, (upstream, Some(upstream)), name, None, None)?;
     disk.remove(&directory.join(JOINING))?;
     disk.sync_directory(directory)?;
     match directory.parent().filter(|parent| !parent.as_os_str().is_empty()) {
@@ -64,14 +64,14 @@ pub fn copy_anew(
     disk: &Arc<dyn Disk>,
     directory: &Path,
     channel: &mut dyn Channel,
-    upstream: &str,
-    option: Option<&str>,
+    (upstream, option): (&str, Option<&str>),
     name: &str,
     identity: (DatabaseId, ClusterId),
+    voter: Option<Voter>,
 ) -> Result<()> {
     let anew = directory.join(ANEW);
     remove(&**disk, &anew)?;
-    copy(disk, &anew, channel, (upstream, option), name, Some(identity)).inspect_err(|_| {
+    copy(disk, &anew, channel, (upstream, option), name, Some(identity), voter).inspect_err(|_| {
         // The first error is the more useful one.
         let _ = remove(&**disk, &anew);
     })
@@ -96,6 +96,9 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
     }
     let (old, new) = (Folders::of(directory), Folders::of(&anew));
     let (complete, moving) = (anew.join(MANIFEST), anew.join(MOVING));
+    if disk.exists(&complete)? && !keep_promise(disk, directory, &anew)? {
+        return remove(disk, &anew);
+    }
     if disk.exists(&complete)? {
         if disk.exists(&directory.join(MANIFEST))? {
             disk.remove(&directory.join(MANIFEST))?;
@@ -125,6 +128,19 @@ pub fn finish(disk: &dyn Disk, directory: &Path) -> Result<()> {
     remove(disk, &anew)
 }
 
+/// Gives a complete copy the promise of the voter whose database it replaces. False if it has promised since not to take anything from
+/// the server that it was copied from.
+fn keep_promise(disk: &dyn Disk, directory: &Path, anew: &Path) -> Result<bool> {
+    let Some(old) = DirectoryRole::read(disk, directory)?.and_then(|role| role.voter) else {
+        return Ok(true);
+    };
+    let Some(role) = DirectoryRole::read(disk, anew)? else { return Ok(true) };
+    match role.voter {
+        Some(voter) if voter.promised >= old.promised => Ok(true),
+        _ => Ok(false),
+    }
+}
+
 /// Waits until a database that is being closed is closed: the last handle may be one of its own threads.
 pub fn wait_until_closed(disk: &dyn Disk, directory: &Path) -> Result<()> {
     lock(disk, directory).map(drop)
@@ -151,8 +167,12 @@ fn copy(
     (upstream, option): (&str, Option<&str>),
     name: &str,
     identity: Option<(DatabaseId, ClusterId)>,
+    voter: Option<Voter>,
 ) -> Result<()> {
-    let server = Server::greet(channel, name)?;
+    let server = Server::greet(channel, name, voter.map(|voter| voter.node))?;
+    if voter.is_some_and(|voter| server.epoch < voter.promised) {
+        return Err(not_yet(server.epoch));
+    }
     if identity.is_some_and(|identity| identity != (server.database, server.cluster)) {
         return Err(another_cluster());
     }
@@ -179,7 +199,10 @@ fn copy(
     for folder in receiver.folders.both() {
         disk.sync_directory(folder)?;
     }
-    manifest.install_replica(&**disk, directory, upstream, option)?;
+    // It is that of a primary of this epoch, so it has what others than the old one have promised to follow.
+    let voter =
+        voter.map(|voter| Voter { promised: server.epoch, committed: Lsn(manifest.needed().0), ..voter });
+    manifest.install_replica(&**disk, directory, upstream, option, voter)?;
     disk.sync_directory(directory)
 }
 

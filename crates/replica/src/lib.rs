@@ -7,10 +7,12 @@
 
 pub mod archive;
 pub mod backup;
+pub mod cluster;
 pub mod following;
 pub mod join;
 pub mod message;
 pub mod promotion;
+pub mod quorum;
 pub mod rejoin;
 
 mod channel;

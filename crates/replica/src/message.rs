@@ -4,24 +4,26 @@
 //! message   kind:u8  fields            numbers are little-endian; a string is its length:u32 and its bytes
 //!
 //! to the server
-//!   H Hello      protocol:u32  directory version:u32  holder:string
+//!   H Hello      protocol:u32  directory version:u32  voter:u64  holder:string
 //!   C Copy       has point:u8 [point]  count:u32 { file }
 //!   F Follow     point
-//!   S Status     received:u64  flushed:u64  replayed:u64
+//!   S Status     received:u64  flushed:u64  replayed:u64  heartbeat:u64
 //!   X Handover   server:string
 //!   ? Has        point
+//!   K Control    bytes
 //! from the server
-//!   I Identity   protocol:u32  directory version:u32  database:16  cluster:16  is primary:u8  program:string
+//!   I Identity   protocol:u32  directory version:u32  database:16  cluster:16  is primary:u8  epoch:u64  program:string
 //!   M Manifest   bytes
 //!   L Log        point
 //!   F File       file: its content follows
 //!   D Data       some bytes of the file; none at its end
 //!   S Segment    the header of a segment of the log, which groups after it need
-//!   G Groups     whole groups of the log
+//!   G Groups     committed:u64  whole groups of the log
 //!   E End        point  complete until:i64
-//!   P Position   durable:u64  sent at:i64
+//!   P Position   durable:u64  committed:u64  sent at:i64  heartbeat:u64
 //!   X HandedOver point
 //!   ? Has        answer:u8
+//!   K Control    bytes
 //!
 //! point     lsn:u64  checksum:u32  epoch:u64  wall time:i64
 //! file      folder:u8  name:string  has content:u8 [length:u64  crc:u32]
@@ -30,13 +32,13 @@
 //! The transport separates messages, and reports errors of the server in its own way. Decoding is pure, and no input makes it
 //! panic.
 
-use firn_base::{Epoch, Error, Lsn, Result, SqlState};
+use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState};
 use firn_log::format::SEGMENT_HEADER_LEN;
 use firn_log::{DatabaseId, LogPoint};
 use firn_txn::{ClusterId, DatabaseFile, Folder};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// The most files that a message may list: more than a database has.
 const MOST_FILES: u32 = 1 << 22;
@@ -50,6 +52,8 @@ pub enum Request {
         protocol: u32,
         /// The version of the directories that it can store.
         directory_version: u32,
+        /// Which voter it is, if it is one.
+        voter: Option<NodeId>,
         /// Its name, to be shown to people.
         holder: String,
     },
@@ -66,7 +70,12 @@ pub enum Request {
         from: LogPoint,
     },
     /// How far it has come with the log that it follows.
-    Status(FollowerStatus),
+    Status {
+        /// How far.
+        reached: FollowerStatus,
+        /// The last heartbeat that has arrived; 0 if none has.
+        heartbeat: u64,
+    },
     /// Asks the server to hand over the database to the one that follows its log, and to follow that one.
     Handover {
         /// Where the server reaches it: `HOST:PORT`, or a URL.
@@ -74,6 +83,8 @@ pub enum Request {
     },
     /// Asks whether a point is of the history of the server's log.
     Has(LogPoint),
+    /// A message between voters about who is the primary: see [`crate::control`].
+    Control(Vec<u8>),
 }
 
 /// Whether a point is of the history of a log.
@@ -113,6 +124,8 @@ pub enum Reply<'a> {
         cluster: ClusterId,
         /// Whether it is a primary.
         is_primary: bool,
+        /// The epoch in which it writes its log; 0 if it receives it.
+        epoch: Epoch,
         /// The version of the program.
         program: &'a str,
     },
@@ -127,7 +140,12 @@ pub enum Reply<'a> {
     /// The header of a segment.
     Segment(&'a [u8; SEGMENT_HEADER_LEN]),
     /// Whole groups.
-    Groups(&'a [u8]),
+    Groups {
+        /// Up to where the log is committed.
+        committed: Lsn,
+        /// Their bytes.
+        groups: &'a [u8],
+    },
     /// The copy is complete.
     End {
         /// Where its log ends.
@@ -139,13 +157,19 @@ pub enum Reply<'a> {
     Position {
         /// Up to where the log is on disk.
         durable: Lsn,
+        /// Up to where it is committed.
+        committed: Lsn,
         /// The time of the server. In microseconds since 1970 UTC.
         sent_at: i64,
+        /// A number that the other side sends back: a time of a clock of the server that is never set.
+        heartbeat: u64,
     },
     /// The log ends here, and the server follows the one that has asked for that. All of the log has been sent.
     HandedOver(LogPoint),
     /// The answer to `Has`.
     Has(Presence),
+    /// The answer to `Control`.
+    Control(&'a [u8]),
 }
 
 impl Request {
@@ -153,10 +177,11 @@ impl Request {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
-            Request::Hello { protocol, directory_version, holder } => {
+            Request::Hello { protocol, directory_version, voter, holder } => {
                 out.push(b'H');
                 out.extend(protocol.to_le_bytes());
                 out.extend(directory_version.to_le_bytes());
+                out.extend(voter.map_or(0, |node| node.0).to_le_bytes());
                 put_bytes(&mut out, holder.as_bytes());
             }
             Request::Copy { from, held } => {
@@ -170,9 +195,11 @@ impl Request {
                 out.push(b'F');
                 put_point(&mut out, from);
             }
-            Request::Status(FollowerStatus { received, flushed, replayed }) => {
+            Request::Status { reached, heartbeat } => {
                 out.push(b'S');
+                let FollowerStatus { received, flushed, replayed } = reached;
                 [received, flushed, replayed].iter().for_each(|lsn| out.extend(lsn.0.to_le_bytes()));
+                out.extend(heartbeat.to_le_bytes());
             }
             Request::Handover { server } => {
                 out.push(b'X');
@@ -181,6 +208,10 @@ impl Request {
             Request::Has(point) => {
                 out.push(b'?');
                 put_point(&mut out, point);
+            }
+            Request::Control(bytes) => {
+                out.push(b'K');
+                out.extend(bytes);
             }
         }
         out
@@ -193,6 +224,7 @@ impl Request {
             b'H' => Request::Hello {
                 protocol: input.u32()?,
                 directory_version: input.u32()?,
+                voter: Some(NodeId(input.u64()?)).filter(|node| node.0 != 0),
                 holder: input.string()?.to_owned(),
             },
             b'C' => {
@@ -207,11 +239,15 @@ impl Request {
             b'F' => Request::Follow { from: input.point()? },
             b'X' => Request::Handover { server: input.string()?.to_owned() },
             b'?' => Request::Has(input.point()?),
-            b'S' => Request::Status(FollowerStatus {
-                received: Lsn(input.u64()?),
-                flushed: Lsn(input.u64()?),
-                replayed: Lsn(input.u64()?),
-            }),
+            b'S' => Request::Status {
+                reached: FollowerStatus {
+                    received: Lsn(input.u64()?),
+                    flushed: Lsn(input.u64()?),
+                    replayed: Lsn(input.u64()?),
+                },
+                heartbeat: input.u64()?,
+            },
+            b'K' => Request::Control(input.rest().to_vec()),
             _ => return Err(malformed()),
         };
         input.end()?;
@@ -225,13 +261,22 @@ impl<'a> Reply<'a> {
         let mut out = Vec::new();
         let mut body: &[u8] = &[];
         match self {
-            Reply::Identity { protocol, directory_version, database, cluster, is_primary, program } => {
+            Reply::Identity {
+                protocol,
+                directory_version,
+                database,
+                cluster,
+                is_primary,
+                epoch,
+                program,
+            } => {
                 out.push(b'I');
                 out.extend(protocol.to_le_bytes());
                 out.extend(directory_version.to_le_bytes());
                 out.extend(database.0);
                 out.extend(cluster.0);
                 out.push(u8::from(*is_primary));
+                out.extend(epoch.0.to_le_bytes());
                 put_bytes(&mut out, program.as_bytes());
             }
             Reply::Manifest(bytes) => (out, body) = (vec![b'M'], bytes),
@@ -245,22 +290,29 @@ impl<'a> Reply<'a> {
             }
             Reply::Data(bytes) => (out, body) = (vec![b'D'], bytes),
             Reply::Segment(header) => (out, body) = (vec![b'S'], &header[..]),
-            Reply::Groups(bytes) => (out, body) = (vec![b'G'], bytes),
+            Reply::Groups { committed, groups } => {
+                out.push(b'G');
+                out.extend(committed.0.to_le_bytes());
+                body = groups;
+            }
             Reply::End { point, complete_until } => {
                 out.push(b'E');
                 put_point(&mut out, point);
                 out.extend(complete_until.to_le_bytes());
             }
-            Reply::Position { durable, sent_at } => {
+            Reply::Position { durable, committed, sent_at, heartbeat } => {
                 out.push(b'P');
                 out.extend(durable.0.to_le_bytes());
+                out.extend(committed.0.to_le_bytes());
                 out.extend(sent_at.to_le_bytes());
+                out.extend(heartbeat.to_le_bytes());
             }
             Reply::HandedOver(point) => {
                 out.push(b'X');
                 put_point(&mut out, point);
             }
             Reply::Has(presence) => out.extend([b'?', *presence as u8]),
+            Reply::Control(bytes) => (out, body) = (vec![b'K'], bytes),
         }
         (out, body)
     }
@@ -275,6 +327,7 @@ impl<'a> Reply<'a> {
                 database: DatabaseId(*input.array()?),
                 cluster: ClusterId(*input.array()?),
                 is_primary: input.flag()?,
+                epoch: Epoch(input.u64()?),
                 program: input.string()?,
             },
             b'M' => Reply::Manifest(input.rest()),
@@ -282,9 +335,15 @@ impl<'a> Reply<'a> {
             b'F' => Reply::File(input.file()?),
             b'D' => Reply::Data(input.rest()),
             b'S' => Reply::Segment(input.array()?),
-            b'G' => Reply::Groups(input.rest()),
+            b'G' => Reply::Groups { committed: Lsn(input.u64()?), groups: input.rest() },
+            b'K' => Reply::Control(input.rest()),
             b'E' => Reply::End { point: input.point()?, complete_until: input.i64()? },
-            b'P' => Reply::Position { durable: Lsn(input.u64()?), sent_at: input.i64()? },
+            b'P' => Reply::Position {
+                durable: Lsn(input.u64()?),
+                committed: Lsn(input.u64()?),
+                sent_at: input.i64()?,
+                heartbeat: input.u64()?,
+            },
             b'X' => Reply::HandedOver(input.point()?),
             b'?' => {
                 let presences = [Presence::There, Presence::Nowhere, Presence::Unknown];
@@ -417,9 +476,13 @@ mod tests {
     fn requests() -> Vec<Request> {
         let spill = DatabaseFile { folder: Folder::Log, name: "0-1.spill".into(), content: None };
         vec![
-            Request::Hello { protocol: 1, directory_version: 6, holder: "a copy".into() },
+            Request::Hello { protocol: 1, directory_version: 6, voter: None, holder: "a copy".into() },
+            Request::Hello { protocol: 1, directory_version: 6, voter: Some(NodeId(5)), holder: "v".into() },
             Request::Follow { from: POINT },
-            Request::Status(FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) }),
+            Request::Status {
+                reached: FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) },
+                heartbeat: 8,
+            },
             Request::Copy { from: None, held: Vec::new() },
             Request::Copy { from: Some(POINT), held: vec![table_file(), spill] },
             Request::Handover { server: "b.example:5432".into() },
@@ -435,6 +498,7 @@ mod tests {
                 database: DatabaseId([1; 16]),
                 cluster: ClusterId([2; 16]),
                 is_primary: true,
+                epoch: Epoch(4),
                 program: "0.1.0",
             },
             Reply::Manifest(b"FIRNDB"),
@@ -443,8 +507,8 @@ mod tests {
             Reply::Data(b""),
             Reply::Data(b"ARROW1"),
             Reply::Segment(&[9; SEGMENT_HEADER_LEN]),
-            Reply::Groups(b"groups"),
-            Reply::Position { durable: Lsn(7), sent_at: -7 },
+            Reply::Groups { committed: Lsn(5), groups: b"groups" },
+            Reply::Position { durable: Lsn(7), committed: Lsn(6), sent_at: -7, heartbeat: 9 },
             Reply::HandedOver(POINT),
             Reply::Has(Presence::Unknown),
             Reply::End { point: POINT, complete_until: 12 },

@@ -12,7 +12,7 @@
 //! with the whole of its log.
 
 use firn_base::sync::{Condvar, Mutex};
-use firn_base::{Error, Result, SqlState, clock};
+use firn_base::{Epoch, Error, Result, SqlState, clock};
 use firn_log::LogPoint;
 use firn_txn::ClusterId;
 use std::time::Duration;
@@ -27,6 +27,26 @@ pub enum Promotion {
     },
     /// With what the replica has received, whatever the primary does. The replica begins a cluster of its own.
     Forced,
+    /// The voters have appointed it, as the primary of an epoch.
+    Appointed(Epoch),
+}
+
+impl Promotion {
+    /// Whether nothing is received any more before it.
+    fn ends_receiving(&self) -> bool {
+        !matches!(self, Promotion::Handover { .. })
+    }
+}
+
+/// As what a replica becomes a primary, once everything is replayed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Succession {
+    /// As the next one of its cluster.
+    Next,
+    /// In a cluster of its own.
+    InCluster(ClusterId),
+    /// In an epoch of its cluster, once a majority of the voters has the beginning of that.
+    InEpoch(Epoch),
 }
 
 /// How often one that waits looks whether it is cancelled.
@@ -62,8 +82,8 @@ enum Stage {
         /// Whether nobody waits for it any more.
         is_withdrawn: bool,
     },
-    /// Everything that has been received is replayed. The replica then belongs to this cluster, or to its present one.
-    Replaying(Option<ClusterId>),
+    /// Everything that has been received is replayed. Then the replica becomes a primary.
+    Replaying(Succession),
     /// It is a primary, whose log begins here.
     Done(LogPoint),
 }
@@ -122,9 +142,9 @@ impl Promoting {
             Stage::Idle => {}
             // Of the same primary, which has not answered yet.
             Stage::Wanted { is_withdrawn, is_asked, .. } if *is_withdrawn => {
-                let is_asked = *is_asked && promotion != Promotion::Forced;
+                let is_asked = *is_asked && !promotion.ends_receiving();
                 state.stage = Stage::Wanted { promotion, is_asked, is_withdrawn: false };
-                state.end_if_forced();
+                state.end_if_received();
                 return Ok(state.failures);
             }
             Stage::Done(_) => {
@@ -134,7 +154,7 @@ impl Promoting {
             _ => return Err(Error::new(SqlState::OBJECT_IN_USE, "the server is being promoted already")),
         }
         state.stage = Stage::Wanted { promotion, is_asked: false, is_withdrawn: false };
-        state.end_if_forced();
+        state.end_if_received();
         self.changed.notify_all();
         Ok(state.failures)
     }
@@ -149,8 +169,8 @@ impl Promoting {
     /// What the thread that receives is to do next.
     pub fn wish(&self) -> Wish {
         match &self.state.lock().stage {
-            Stage::Wanted { promotion: Promotion::Forced, .. } => Wish::End,
-            Stage::Wanted { promotion: Promotion::Handover { .. }, .. } => Wish::Ask,
+            Stage::Wanted { promotion, .. } if promotion.ends_receiving() => Wish::End,
+            Stage::Wanted { .. } => Wish::Ask,
             _ => Wish::Nothing,
         }
     }
@@ -178,10 +198,10 @@ impl Promoting {
     pub fn end_receiving(&self, ended: std::result::Result<(), &Error>) {
         let mut state = self.state.lock();
         state.is_receiving = false;
-        state.end_if_forced();
+        state.end_if_received();
         let Stage::Wanted { is_asked, is_withdrawn, .. } = &mut state.stage else { return };
         match ended {
-            Ok(()) => state.stage = Stage::Replaying(None),
+            Ok(()) => state.stage = Stage::Replaying(Succession::Next),
             // It has refused, and has not given up anything.
             Err(error) if *is_asked && error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE => {
                 state.fail((*error).clone());
@@ -193,10 +213,10 @@ impl Promoting {
         self.changed.notify_all();
     }
 
-    /// The cluster to which the replica belongs once everything is replayed, or its present one; `None` if it is not to become a primary.
-    pub fn replaying(&self) -> Option<Option<ClusterId>> {
+    /// As what the replica becomes a primary once everything is replayed; `None` if it is not to become one.
+    pub fn replaying(&self) -> Option<Succession> {
         match self.state.lock().stage {
-            Stage::Replaying(cluster) => Some(cluster),
+            Stage::Replaying(succession) => Some(succession),
             _ => None,
         }
     }
@@ -218,10 +238,16 @@ impl Promoting {
 }
 
 impl State {
-    /// Lets everything be replayed, if the promotion is forced and nothing is received.
-    fn end_if_forced(&mut self) {
-        if matches!(self.stage, Stage::Wanted { promotion: Promotion::Forced, .. }) && !self.is_receiving {
-            self.stage = Stage::Replaying(Some(ClusterId::random()));
+    /// Lets everything be replayed, if nothing is received and nothing more is to be received.
+    fn end_if_received(&mut self) {
+        let Stage::Wanted { promotion, .. } = &self.stage else { return };
+        let succession = match promotion {
+            Promotion::Handover { .. } => return,
+            Promotion::Forced => Succession::InCluster(ClusterId::random()),
+            Promotion::Appointed(epoch) => Succession::InEpoch(*epoch),
+        };
+        if !self.is_receiving {
+            self.stage = Stage::Replaying(succession);
         }
     }
 
@@ -295,7 +321,9 @@ mod tests {
         promoting.ask(Promotion::Forced).unwrap();
         assert!(promoting.wish() == Wish::End && promoting.replaying().is_none());
         promoting.end_receiving(Err(&lost()));
-        assert!(matches!(promoting.replaying(), Some(Some(_))) && !promoting.begin_receiving());
+        assert!(
+            matches!(promoting.replaying(), Some(Succession::InCluster(_))) && !promoting.begin_receiving()
+        );
         promoting.finish(Err(refusal));
         assert!(promoting.begin_receiving());
         promoting.end_receiving(Err(&lost()));

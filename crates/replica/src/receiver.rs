@@ -10,7 +10,7 @@ use crate::copying::out_of_turn;
 use crate::files::FileWriter;
 use crate::message::{FollowerStatus, PROTOCOL, Reply, Request};
 use firn_base::sync::Arc;
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState};
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, Folder};
 
 /// What a replica may lack when it takes over: so much is sent in a moment.
@@ -28,6 +28,14 @@ pub struct Receiver {
     available: Lsn,
     /// When the server has sent its last position, by its clock. In microseconds since 1970 UTC.
     sent_at: Option<i64>,
+    /// The epoch in which the server writes its log.
+    sender: Epoch,
+    /// The last heartbeat of the server.
+    heartbeat: u64,
+    /// Up to where the log of the server is committed, as far as is known.
+    committed: Lsn,
+    /// Which voter it is, if it is one.
+    voter: Option<NodeId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -61,16 +69,39 @@ impl Receiver {
     /// Greets the server, under a name that it shows to people. Then its messages are to be [taken](Receiver::take).
     pub fn begin(engine: Arc<Engine>, channel: &mut dyn Channel, name: &str) -> Result<Receiver> {
         let holder = name.to_owned();
-        let hello = Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, holder };
+        let voter = engine.voter().map(|voter| voter.node);
+        let hello =
+            Request::Hello { protocol: PROTOCOL, directory_version: DIRECTORY_VERSION, voter, holder };
         channel.send(&[&hello.encode()])?;
         channel.flush()?;
-        let (state, file, available, sent_at) = (State::Greeting, None, Lsn(0), None);
-        Ok(Receiver { engine, state, file, is_of_primary: false, available, sent_at })
+        Ok(Receiver {
+            engine,
+            state: State::Greeting,
+            file: None,
+            is_of_primary: false,
+            available: Lsn(0),
+            sent_at: None,
+            sender: Epoch(0),
+            heartbeat: 0,
+            committed: Lsn(0),
+            voter,
+        })
     }
 
     /// Whether the server has said that it is a primary.
     pub fn is_of_primary(&self) -> bool {
         self.is_of_primary
+    }
+
+    /// The epoch in which the server writes its log.
+    pub fn sender(&self) -> Epoch {
+        self.sender
+    }
+
+    /// Whether the server still counts: the voter has not promised to follow a later epoch, and was one when it connected.
+    pub fn is_current(&self) -> bool {
+        let voter = self.engine.voter();
+        voter.map(|voter| voter.node) == self.voter && voter.is_none_or(|voter| self.sender >= voter.promised)
     }
 
     /// Up to where the log of the server is on disk, as far as is known.
@@ -90,16 +121,23 @@ impl Receiver {
     pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<Taken> {
         let reply = Reply::decode(message)?;
         match (self.state, reply, &mut self.file) {
-            (State::Greeting, Reply::Identity { database, cluster, is_primary, .. }, _) => {
+            (State::Greeting, Reply::Identity { database, cluster, is_primary, epoch, .. }, _) => {
                 if self.engine.identity() != Some((database, cluster)) {
                     return Err(another_cluster());
                 }
+                if let Some(voter) = self.engine.voter()
+                    && epoch < voter.promised
+                {
+                    return Err(not_yet(epoch));
+                }
+                self.sender = epoch;
                 channel.send(&[&Request::Follow { from: self.engine.received()? }.encode()])?;
                 channel.flush()?;
                 (self.state, self.is_of_primary) = (State::Asked, is_primary);
                 Ok(Taken::Identity)
             }
             (State::Asked, Reply::Log(point), _) if point.is_same_place(&self.engine.received()?) => {
+                self.engine.restart_receiving(self.sender)?;
                 self.state = State::Streaming;
                 Ok(Taken::Beginning)
             }
@@ -118,16 +156,19 @@ impl Receiver {
                 Ok(Taken::Part)
             }
             (State::Streaming, Reply::Segment(header), None) => {
-                self.engine.receive_segment(header)?;
+                self.engine.receive_segment(self.sender, header)?;
                 Ok(Taken::Part)
             }
-            (State::Streaming, Reply::Groups(groups), None) => {
-                let end = self.engine.receive_groups(groups)?;
+            (State::Streaming, Reply::Groups { committed, groups }, None) => {
+                let end = self.engine.receive_groups(self.sender, groups)?;
                 self.available = self.available.max(end.lsn);
+                self.committed = self.committed.max(committed);
                 Ok(Taken::Groups)
             }
-            (State::Streaming, Reply::Position { durable, sent_at }, None) => {
+            (State::Streaming, Reply::Position { durable, committed, sent_at, heartbeat }, None) => {
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
+                (self.committed, self.heartbeat) = (self.committed.max(committed), heartbeat);
+                self.engine.confirm(self.committed);
                 Ok(Taken::Position)
             }
             (State::Streaming, Reply::HandedOver(end), None)
@@ -167,6 +208,7 @@ impl Receiver {
     pub fn flush(&mut self) -> Result<FollowerStatus> {
         let received = self.engine.received()?.lsn;
         self.engine.flush_log()?;
+        self.engine.confirm(self.committed);
         let replayed = self.engine.visible_lsn();
         Ok(FollowerStatus { received, flushed: received, replayed })
     }
@@ -174,7 +216,7 @@ impl Receiver {
     /// Makes everything durable that has arrived, and answers.
     pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
         let status = self.flush()?;
-        channel.send(&[&Request::Status(status).encode()])?;
+        channel.send(&[&Request::Status { reached: status, heartbeat: self.heartbeat }.encode()])?;
         channel.flush()?;
         Ok(status)
     }
@@ -186,6 +228,12 @@ fn is_beside_the_log(file: &DatabaseFile) -> bool {
         Folder::Log => file.name.ends_with(".spill"),
         Folder::Checkpoint => file.name.contains("-load-") && file.name.ends_with(".arrow"),
     }
+}
+
+#[cold]
+pub(crate) fn not_yet(epoch: Epoch) -> Error {
+    let message = "the server is not the primary of the present epoch yet, or not any more";
+    Error::new(SqlState::CANNOT_CONNECT_NOW, message).with_detail(format!("Its epoch is {}.", epoch.0))
 }
 
 #[cold]

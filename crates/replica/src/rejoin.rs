@@ -20,6 +20,7 @@ use crate::channel::{Channel, Received, Stoppable};
 use crate::copying::{Server, out_of_turn};
 use crate::join;
 use crate::message::{Presence, Reply, Request};
+use crate::receiver::not_yet;
 use firn_base::disk::Disk;
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
@@ -78,11 +79,15 @@ pub fn rejoin(
     // The copy that an earlier attempt has made.
     join::finish(&**disk, directory)?;
     let mut channel = Stoppable { channel: &mut *connect()?, is_stopped };
-    let server = Server::greet(&mut channel, name)?;
+    let role = DirectoryRole::read(&**disk, directory)?;
+    let voter = role.as_ref().and_then(|role| role.voter);
+    let server = Server::greet(&mut channel, name, voter.map(|voter| voter.node))?;
     if !server.is_primary {
         return Err(no_primary());
     }
-    let role = DirectoryRole::read(&**disk, directory)?;
+    if voter.is_some_and(|voter| server.epoch < voter.promised) {
+        return Err(not_yet(server.epoch));
+    }
     let role = role.filter(|role| role.database == server.database).ok_or_else(another_database)?;
     let lock = join::lock(&**disk, directory)?;
     let bytes = disk.read(&directory.join(MANIFEST))?;
@@ -109,15 +114,8 @@ pub fn rejoin(
     if kept.is_none() {
         let mut channel = Stoppable { channel: &mut *connect()?, is_stopped };
         let identity = (server.database, server.cluster);
-        join::copy_anew(
-            disk,
-            directory,
-            &mut channel,
-            upstream,
-            option.or(role.option.as_deref()),
-            name,
-            identity,
-        )?;
+        let followed = (upstream, option.or(role.option.as_deref()));
+        join::copy_anew(disk, directory, &mut channel, followed, name, identity, voter)?;
         join::finish(&**disk, directory)?;
     }
     let (upstream, option) =

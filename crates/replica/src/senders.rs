@@ -5,10 +5,11 @@
 
 use crate::channel::Channel;
 use crate::message::{FollowerStatus, Reply};
+use crate::quorum::Quorum;
 use crate::source::{LogSender, send, send_file};
 use firn_base::clock::Instant;
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_base::{Error, Lsn, NodeId, Result, SqlState, clock};
 use firn_log::{LogPoint, Waited};
 use firn_txn::Engine;
 use std::collections::VecDeque;
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// A position is sent this often.
 const POSITION_EVERY: Duration = Duration::from_secs(1);
+/// To a voter, which is to notice when this server is gone, this often.
+const HEARTBEAT_EVERY: Duration = Duration::from_millis(50);
 /// One that has not answered for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 /// How many positions are remembered with the times when they were sent, to measure how far the other side is behind.
@@ -29,6 +32,8 @@ const IN_TRANSIT_BYTES: u64 = 16 << 20;
 pub struct Peer {
     /// The name that it has given itself.
     pub name: String,
+    /// Which voter it is, if it is one.
+    pub voter: Option<NodeId>,
     /// The session of the connection.
     pub session: u32,
     /// Its address and port, unless it is connected by a Unix domain socket.
@@ -56,17 +61,36 @@ pub struct SenderStatus {
 
 /// Those that follow the log of a server.
 #[derive(Clone, Default, Debug)]
-pub struct Senders(Arc<Mutex<Vec<Arc<Mutex<SenderStatus>>>>>);
+pub struct Senders {
+    list: Arc<Mutex<Vec<Arc<Mutex<SenderStatus>>>>>,
+    quorum: Quorum,
+}
+
+/// How often the other side is told of this one, while there is nothing else to say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pulse {
+    /// By the clock.
+    Steady,
+    /// Only when it is asked for.
+    Asked,
+    /// Now; then only when it is asked for.
+    Now,
+}
 
 impl Senders {
+    /// What of the log is committed, if there are voters.
+    pub fn quorum(&self) -> &Quorum {
+        &self.quorum
+    }
+
     /// How far each has come, in the order in which they connected.
     pub fn list(&self) -> Vec<SenderStatus> {
-        self.0.lock().iter().map(|status| status.lock().clone()).collect()
+        self.list.lock().iter().map(|status| status.lock().clone()).collect()
     }
 
     fn add(&self, status: SenderStatus) -> Listed {
         let status = Arc::new(Mutex::new(status));
-        self.0.lock().push(status.clone());
+        self.list.lock().push(status.clone());
         Listed { senders: self.clone(), status }
     }
 }
@@ -79,7 +103,7 @@ struct Listed {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.senders.0.lock().retain(|other| !Arc::ptr_eq(other, &self.status));
+        self.senders.list.lock().retain(|other| !Arc::ptr_eq(other, &self.status));
     }
 }
 
@@ -93,6 +117,13 @@ pub(crate) struct Sending {
     /// When a position was sent last.
     positioned_at: Instant,
     answered_at: Instant,
+    /// Up to where the other side knows that the log is committed.
+    committed: Lsn,
+    pub pulse: Pulse,
+    /// Which voter the other side is, if it counts as one.
+    voter: Option<NodeId>,
+    /// Up to where it has the log on disk.
+    flushed: Lsn,
 }
 
 impl Sending {
@@ -104,7 +135,10 @@ impl Sending {
         peer: Peer,
         from: LogPoint,
     ) -> Result<Sending> {
-        let mut log = LogSender::new(engine.follow(&peer.name, from)?);
+        // Others get only what is committed, so they are never ahead of the cluster.
+        let voter = peer.voter.filter(|_| engine.voter().is_some() && engine.written_epoch().is_some());
+        let follower = engine.follow(&peer.name, from)?;
+        let mut log = LogSender::new(if voter.is_some() { follower.read_durable() } else { follower });
         send(channel, &Reply::Log(from))?;
         log.begin(channel)?;
         channel.flush()?;
@@ -118,7 +152,18 @@ impl Sending {
             reply_time: None,
         });
         let now = clock::now();
-        Ok(Sending { engine, log, listed, sent: VecDeque::new(), positioned_at: now, answered_at: now })
+        Ok(Sending {
+            engine,
+            log,
+            listed,
+            sent: VecDeque::new(),
+            positioned_at: now.checked_sub(POSITION_EVERY).unwrap_or(now),
+            answered_at: now,
+            committed: Lsn(0),
+            pulse: Pulse::Steady,
+            voter,
+            flushed: Lsn(0),
+        })
     }
 
     /// Up to where the log has been sent.
@@ -127,8 +172,12 @@ impl Sending {
     }
 
     /// Notes how far the other side has come.
-    pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
+    pub fn note(&mut self, reached: FollowerStatus, heartbeat: u64) -> Result<()> {
         self.answered_at = clock::now();
+        self.flushed = reached.flushed;
+        if let Some(voter) = self.voter {
+            self.listed.senders.quorum.note(&self.engine, voter, reached.flushed, heartbeat);
+        }
         // What is not on disk there is retained here.
         self.log.follower.pin().advance(reached.flushed.min(self.log.sent()))?;
         let mut status = self.listed.status.lock();
@@ -169,11 +218,24 @@ impl Sending {
         if sent {
             self.note_sent(durable);
         }
-        let is_due = self.positioned_at.elapsed() >= POSITION_EVERY;
+        let committed = engine.committed_lsn();
+        let every = if self.voter.is_some() { HEARTBEAT_EVERY } else { POSITION_EVERY };
+        let is_due = match self.pulse {
+            Pulse::Steady => self.positioned_at.elapsed() >= every,
+            Pulse::Asked => false,
+            Pulse::Now => true,
+        };
+        if self.pulse == Pulse::Now {
+            self.pulse = Pulse::Asked;
+        }
+        let is_due = is_due || self.voter.is_some() && committed > self.committed && !sent;
+        if sent {
+            self.committed = self.log.committed();
+        }
         if is_due {
-            let sent_at = clock::wall_clock_micros();
-            send(channel, &Reply::Position { durable, sent_at })?;
-            self.positioned_at = clock::now();
+            let (sent_at, heartbeat) = (clock::wall_clock_micros(), clock::boot_micros());
+            send(channel, &Reply::Position { durable, committed, sent_at, heartbeat })?;
+            (self.positioned_at, self.committed) = (clock::now(), committed);
         }
         if sent || is_due {
             channel.flush()?;
@@ -183,10 +245,15 @@ impl Sending {
 
     /// Waits until more is on disk, for so long at most. Error: 57P01 if the log has been closed.
     pub fn wait_for_log(&mut self, longest: Duration) -> Result<()> {
-        match self.log.follower.wait(Lsn(u64::MAX), longest)? {
+        match self.log.follower.wait_for_news(self.committed, longest)? {
             Waited::Closed => Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the server has closed its log")),
             _ => Ok(()),
         }
+    }
+
+    /// Whether a voter has not answered yet that it has everything on disk that was sent to it: commits wait for that.
+    pub fn awaits_answer(&self) -> bool {
+        self.voter.is_some() && self.flushed < self.log.sent()
     }
 
     fn note_sent(&mut self, durable: Lsn) {

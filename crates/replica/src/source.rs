@@ -14,7 +14,7 @@
 use crate::channel::{Channel, Received};
 use crate::files;
 use crate::message::{PROTOCOL, Presence, Reply, Request};
-use crate::senders::{Peer, Senders, Sending};
+use crate::senders::{Peer, Pulse, Senders, Sending};
 use firn_base::clock::Instant;
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
@@ -29,6 +29,10 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 /// How long to wait for a group, or for a message.
 const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// How long a voter's answer is waited for before looking for more of the log. Both cannot be waited for at once, and what is
+/// appended meanwhile becomes one group.
+const LONGEST_WAIT_FOR_ANSWER: Duration = Duration::from_millis(2);
 
 /// The name of the restore point that begins the log of a database without any commit.
 const FIRST_RESTORE_POINT: &str = "first copy";
@@ -56,7 +60,11 @@ pub fn serve(
 fn serve_until_end(serving: &mut Serving, channel: &mut dyn Channel) -> Result<()> {
     let mut message = Vec::new();
     while !serving.is_handed_over() {
-        let longest = if serving.is_sending() { Duration::ZERO } else { LONGEST_WAIT };
+        let longest = match serving.awaits_answer() {
+            true => LONGEST_WAIT_FOR_ANSWER,
+            false if serving.is_sending() => Duration::ZERO,
+            false => LONGEST_WAIT,
+        };
         match channel.receive_within(&mut message, longest)? {
             Received::Message => {
                 serving.take(&message, channel)?;
@@ -115,6 +123,17 @@ impl Serving {
         self.sending.is_some()
     }
 
+    /// Lets the other side be told of this one when something is sent next, and then only when it is asked for: for simulations, in which
+    /// no time passes.
+    pub fn beat(&mut self) {
+        self.sending.iter_mut().for_each(|sending| sending.pulse = Pulse::Now);
+    }
+
+    /// Whether commits wait for an answer of the other side.
+    fn awaits_answer(&self) -> bool {
+        self.sending.as_ref().is_some_and(Sending::awaits_answer)
+    }
+
     /// Whether the database was a primary, and is to be closed and opened again, because the other side takes over.
     pub fn has_given_up(&self) -> bool {
         self.has_given_up
@@ -136,7 +155,7 @@ impl Serving {
     pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<()> {
         self.check_cluster()?;
         match (Request::decode(message)?, self.greeted_in.is_some(), &mut self.sending) {
-            (Request::Hello { protocol, directory_version, holder }, false, _) => {
+            (Request::Hello { protocol, directory_version, voter, holder }, false, _) => {
                 check_versions(protocol, directory_version)?;
                 let (database, cluster) = self.engine.identity().ok_or_else(in_memory)?;
                 let program = env!("CARGO_PKG_VERSION");
@@ -147,11 +166,12 @@ impl Serving {
                         directory_version: DIRECTORY_VERSION,
                         database,
                         cluster,
-                        is_primary: !self.engine.is_replica(),
+                        is_primary: self.engine.written_epoch().is_some(),
+                        epoch: self.engine.written_epoch().unwrap_or_default(),
                         program,
                     },
                 )?;
-                (self.greeted_in, self.peer.name) = (Some(cluster), holder);
+                (self.greeted_in, self.peer.name, self.peer.voter) = (Some(cluster), holder, voter);
                 channel.flush()
             }
             (Request::Follow { from }, true, None) => {
@@ -160,11 +180,11 @@ impl Serving {
                 self.sending = Some(sending);
                 Ok(())
             }
-            (Request::Status(status), _, Some(sending)) => {
+            (Request::Status { reached: status, heartbeat }, _, Some(sending)) => {
                 for handover in self.handover.iter_mut().filter(|handover| handover.is_sent) {
                     handover.is_confirmed |= status.flushed >= handover.end.lsn;
                 }
-                sending.note(status)
+                sending.note(status, heartbeat)
             }
             (Request::Handover { server }, _, Some(_)) => {
                 let handed_over = self.engine.hand_over(&server);
@@ -186,7 +206,7 @@ impl Serving {
             }
             (Request::Copy { from, held }, true, None) => {
                 thread::stand_back(Behind::Queries);
-                Copying::begin(&self.engine, channel, &self.peer.name, from)?.send(&held)
+                Copying::begin(&self.engine, channel, &self.peer, from)?.send(&held)
             }
             _ => {
                 let message = "a request of the replication protocol comes at the wrong time";
@@ -260,6 +280,8 @@ struct Copying<'c> {
     log: LogSender,
     /// The files that have been sent, or that the other side has.
     sent: HashSet<DatabaseFile>,
+    /// Whether everything is sent that is on disk, whether it is committed or not.
+    is_for_voter: bool,
 }
 
 /// Sends the log from a follower.
@@ -271,17 +293,24 @@ pub(crate) struct LogSender {
     groups: Vec<u8>,
     /// The group after these, which needs something before it.
     waiting: Option<Group>,
+    /// Up to where the log was committed when groups were sent last.
+    committed: Lsn,
 }
 
 impl LogSender {
     pub fn new(follower: Follower) -> LogSender {
-        LogSender { follower, segment: None, groups: Vec::new(), waiting: None }
+        LogSender { follower, segment: None, groups: Vec::new(), waiting: None, committed: Lsn(0) }
     }
 
     /// Sends the header of the segment in which the next group begins, also if none follows: a database has a log.
     pub fn begin(&mut self, channel: &mut dyn Channel) -> Result<()> {
         let headers: Vec<SegmentHeader> = self.follower.segment().into_iter().collect();
         self.send_segments(channel, &headers)
+    }
+
+    /// Up to where the log was committed when groups were sent last.
+    pub fn committed(&self) -> Lsn {
+        self.committed
     }
 
     /// Up to where the log has been sent.
@@ -334,7 +363,8 @@ impl LogSender {
 
     fn send_groups(&mut self, channel: &mut dyn Channel) -> Result<()> {
         if !self.groups.is_empty() {
-            send(channel, &Reply::Groups(&self.groups))?;
+            self.committed = self.follower.committed();
+            send(channel, &Reply::Groups { committed: self.committed, groups: &self.groups })?;
             self.groups.clear();
         }
         Ok(())
@@ -361,9 +391,10 @@ impl<'c> Copying<'c> {
     fn begin(
         engine: &'c Engine,
         channel: &'c mut dyn Channel,
-        holder: &str,
+        peer: &Peer,
         from: Option<LogPoint>,
     ) -> Result<Copying<'c>> {
+        let holder = &peer.name;
         let mut pinned = engine.pin_checkpoint(holder)?;
         let continued = from.map(|from| engine.follow(holder, from)).transpose();
         let follower = match continued {
@@ -385,7 +416,11 @@ impl<'c> Copying<'c> {
         };
         // The follower retains what is needed of the log.
         pinned.pin().advance(follower.point().lsn)?;
-        Ok(Copying { engine, channel, pinned, log: LogSender::new(follower), sent: HashSet::new() })
+        // A voter may have acknowledged more than is committed.
+        let is_for_voter = peer.voter.is_some();
+        let follower = if is_for_voter { follower.read_durable() } else { follower };
+        let (log, sent) = (LogSender::new(follower), HashSet::new());
+        Ok(Copying { engine, channel, pinned, log, sent, is_for_voter })
     }
 
     fn send(mut self, held: &[DatabaseFile]) -> Result<()> {
@@ -400,7 +435,8 @@ impl<'c> Copying<'c> {
             }
             self.pinned.pin().release_file(&file.name);
         }
-        let (complete_until, end) = self.engine.complete_until()?;
+        let (complete_until, committed) = self.engine.complete_until()?;
+        let end = if self.is_for_voter { self.engine.log_point()? } else { committed };
         self.send_log(end)?;
         send(self.channel, &Reply::End { point: end, complete_until })?;
         self.channel.flush()

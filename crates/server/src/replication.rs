@@ -54,6 +54,7 @@ impl ReplicationService for Service {
     fn serve(&self, channel: &mut ReplicationChannel<'_>) -> Result<()> {
         let peer = Peer {
             name: String::new(),
+            voter: None,
             session: channel.session(),
             client: channel.client(),
             begun: clock::wall_clock_micros(),

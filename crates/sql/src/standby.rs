@@ -90,9 +90,8 @@ pub fn no_read_write(engine: &Engine) -> Error {
 /// In a replica, adds which server accepts what it refuses.
 fn with_primary(error: Error, engine: &Engine) -> Error {
     match engine.upstream() {
-        Some(server) => {
-            error.with_hint(format!("Write to the server that it follows: {}.", firn_txn::address_of(server)))
-        }
+        Some(server) => error
+            .with_hint(format!("Write to the server that it follows: {}.", firn_txn::address_of(&server))),
         None => error,
     }
 }

@@ -114,7 +114,8 @@ impl PinnedCheckpoint {
     /// The bytes of its manifest. A copy does not say whom the database follows, nor with which password.
     pub fn manifest(&self) -> Vec<u8> {
         let manifest = (*self.manifest).clone();
-        Manifest { follows: None, handed_over_at: None, follow_option: None, ..manifest }.encode()
+        Manifest { follows: None, handed_over_at: None, follow_option: None, voter: None, ..manifest }
+            .encode()
     }
 
     /// Its files.
@@ -453,17 +454,11 @@ impl Store {
         (current.database, current.cluster)
     }
 
-    /// Makes the database a replica that follows a server, to which it may have been handed over, or a primary, in this cluster. After an error it may be either when it is
-    /// opened again.
-    pub fn change_role(
-        &self,
-        follows: Option<&str>,
-        handed_over_at: Option<Lsn>,
-        cluster: ClusterId,
-    ) -> Result<()> {
+    /// Changes the role in the manifest. After an error the directory may have either when it is opened again.
+    pub fn change_role(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
         let mut current = self.current.lock();
-        let (follows, handed_over_at) = (follows.map(str::to_owned), handed_over_at.map(|at| at.0));
-        let manifest = Manifest { follows, handed_over_at, cluster, ..(**current).clone() };
+        let mut manifest = (**current).clone();
+        change(&mut manifest);
         // Another one may be in the directory, after a failed attempt to replace this one. Then nothing has been removed that this
         // one needs.
         manifest.write(&*self.disk, &self.directory)?;
@@ -533,7 +528,9 @@ impl Store {
         // In this order: the position covers everything that was read by then.
         let until = engine.logged_time();
         let sequences = engine.sequence_entries();
-        let needed = log.appended_lsn().max(cut.position);
+        // What a replica shows is committed; behind that there may be more, which need not become so.
+        let end = if engine.is_replica() { log.committed_lsn() } else { log.appended_lsn() };
+        let needed = end.max(cut.position);
         files.extend(written.into_iter().flatten());
         let mut generations: Generations = files
             .iter()
@@ -547,7 +544,7 @@ impl Store {
         files.sort_by(|left, right| (left.table, &left.name).cmp(&(right.table, &right.name)));
         self.disk.sync_directory(&directory)?;
 
-        log.wait_durable(needed)?;
+        log.wait_committed(needed, &|| Ok(()))?;
         let point = log.point_at(cut.position)?;
         let storage = cut.tables.iter().map(|table| table.table.clone());
         let manifest = Manifest {
@@ -556,6 +553,7 @@ impl Store {
             follows: newest.manifest.follows.clone(),
             handed_over_at: newest.manifest.handed_over_at,
             follow_option: newest.manifest.follow_option.clone(),
+            voter: newest.manifest.voter,
             complete: true,
             checkpoint: number,
             time: cut.time.0,

@@ -10,6 +10,7 @@ use crate::loads;
 use crate::manifest::{ClusterId, Manifest, TableFile, checkpoint_directory, log_directory};
 use crate::recovery;
 use crate::table_file;
+use crate::voter::Voter;
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState, clock};
@@ -177,8 +178,10 @@ impl CopiedManifest {
         directory: &Path,
         upstream: &str,
         option: Option<&str>,
+        voter: Option<Voter>,
     ) -> Result<()> {
         (self.0.follows, self.0.handed_over_at) = (Some(upstream.to_owned()), None);
+        self.0.voter = voter;
         self.0.follow_option = option.map(str::to_owned);
         self.0.write(disk, directory)
     }
@@ -186,7 +189,7 @@ impl CopiedManifest {
     /// Makes it the manifest of a directory that has everything else, as that of a database of another cluster.
     pub fn install(mut self, disk: &dyn Disk, directory: &Path, cluster: ClusterId) -> Result<()> {
         (self.0.cluster, self.0.follows, self.0.handed_over_at) = (cluster, None, None);
-        self.0.follow_option = None;
+        (self.0.follow_option, self.0.voter) = (None, None);
         self.0.write(disk, directory)
     }
 
@@ -220,7 +223,7 @@ impl Engine {
         // In this order: what was acknowledged before that time is on disk then.
         let now = clock::wall_clock_micros();
         self.flush_log()?;
-        let point = self.log_point()?;
+        let point = self.committed_point()?;
         // Of groups with a time before that of the last one none is missing.
         Ok((if self.is_replica() { point.wall_time } else { now }, point))
     }

@@ -24,6 +24,7 @@ use crate::role::Replica;
 use crate::sequence::SequenceState;
 use crate::statistics::{Running, Statistics, TableLock, TableLockMode};
 use crate::ticket::Ticket;
+use crate::voter::Voter;
 use crate::waits::Want;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
@@ -67,6 +68,7 @@ pub(crate) struct Recovered {
     pub log: Option<Log>,
     pub store: Option<Store>,
     pub replica: Option<Replica>,
+    pub voter: Option<Voter>,
 }
 
 impl Recovered {
@@ -82,6 +84,7 @@ impl Recovered {
             log: None,
             store: None,
             replica: None,
+            voter: None,
         }
     }
 }
@@ -110,10 +113,11 @@ pub struct Engine {
     active: ActiveSet,
     /// The right to commit.
     pub(crate) commit: ShortMutex<()>,
-    log: Option<Log>,
+    pub(crate) log: Option<Log>,
     /// The directory with the checkpoints. Present if there is a log.
     store: Option<Store>,
     replica: Option<Replica>,
+    pub(crate) voting: Mutex<Option<Voter>>,
     /// Where the epochs of the log have begun.
     pub(crate) epochs: Mutex<Epochs>,
     /// The server to which the database is handed over.
@@ -171,7 +175,7 @@ impl Engine {
             recovered.tables.values().for_each(|table| table.follow_log());
         }
         // What has been recovered is visible.
-        let recovered_to = recovered.log.as_ref().map_or(0, |log| log.durable_lsn().0);
+        let recovered_to = recovered.log.as_ref().map_or(0, |log| log.committed_lsn().0);
         let position = recovered.replica.as_ref().map_or(recovered_to, |replica| replica.replayed().0);
         let engine = Arc::new(Engine {
             config,
@@ -189,6 +193,7 @@ impl Engine {
             log: recovered.log,
             store: recovered.store,
             replica: recovered.replica,
+            voting: Mutex::new(recovered.voter),
             epochs: Mutex::new(recovered.epochs),
             successor: OnceLock::new(),
             tables: RwLock::new(recovered.tables),
@@ -379,22 +384,28 @@ impl Engine {
         let mut redo = spare_redo();
         redo.restore_point(name);
         let end = self.append_alone(log, redo)?;
-        log.wait_durable(end)?;
+        log.wait_committed(end, &|| Ok(()))?;
         Ok(end)
     }
 
-    /// Waits until a commit is on disk. Returns at once for tickets without a log position.
+    /// Waits until a commit is durable: on disk here, and on the disks of a majority of the voters if there are any. Returns at once for
+    /// tickets without a log position.
     pub fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.wait_unless(ticket, &|| Ok(()))
+    }
+
+    /// The same, unless an error of `check`, which is called now and then, ends the wait: then it is unknown whether the commit is durable.
+    pub fn wait_unless(&self, ticket: Ticket, check: &dyn Fn() -> Result<()>) -> Result<()> {
         match (ticket.lsn, &self.log) {
-            (Some(lsn), Some(log)) => log.wait_durable(lsn),
+            (Some(lsn), Some(log)) => log.wait_committed(lsn, check),
             _ => Ok(()),
         }
     }
 
-    /// Whether a commit is on disk.
+    /// Whether a commit is durable.
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         match (ticket.lsn, &self.log) {
-            (Some(lsn), Some(log)) => log.durable_lsn() >= lsn,
+            (Some(lsn), Some(log)) => log.committed_lsn() >= lsn,
             _ => true,
         }
     }
@@ -604,7 +615,9 @@ impl Engine {
         let Some((store, log)) = self.store_and_log() else { return Ok(()) };
         store.stop();
         log.wait_durable(log.appended_lsn())?;
-        if store.has_news(log) { store.checkpoint(self, log) } else { Ok(()) }
+        // What no majority has must not be in a checkpoint.
+        let is_committed = log.committed_lsn() >= log.appended_lsn() || self.is_replica();
+        if is_committed && store.has_news(log) { store.checkpoint(self, log) } else { Ok(()) }
     }
 
     /// Where queries put rows for which there is no memory.
@@ -923,15 +936,15 @@ impl Engine {
     /// The position that a reader of commits up to `position` must wait for; `None` if they are durable. If the log has failed,
     /// waiting returns the error: what was not on disk by then never will be.
     pub(crate) fn unflushed_position(&self, position: Lsn) -> Option<Lsn> {
-        (self.log.as_ref()?.durable_lsn() < position).then_some(position)
+        (self.log.as_ref()?.committed_lsn() < position).then_some(position)
     }
 
-    /// Everything that ended up to this time is on disk, or need not be.
+    /// Everything that ended up to this time is durable, or need not be.
     fn safe_time(&self) -> Time {
         let Some(log) = &self.log else { return Time(u64::MAX) };
         // In this order: the position covers everything that was published by then.
         let published = Time(self.newest.time.load(Ordering::Acquire));
-        if log.durable_lsn() >= self.last_position() { published } else { log.durable_time() }
+        if log.committed_lsn() >= self.last_position() { published } else { log.committed_time() }
     }
 
     /// Whether what was read with a snapshot of this time reads the same in a state that is on disk. False when in doubt.

@@ -36,6 +36,7 @@ mod replay;
 mod role;
 mod table_file;
 mod times;
+mod voter;
 
 pub use catalog::Catalog;
 pub use checkpoint::PinnedCheckpoint;
@@ -61,4 +62,5 @@ pub use ticket::Ticket;
 pub use transaction::{
     Awaited, ReadNotes, ReadsSoFar, Savepoint, StatementStart, TableWaitLimit, Transaction, WaitLimit,
 };
+pub use voter::Voter;
 pub use waits::{Waited, Want};

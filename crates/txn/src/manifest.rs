@@ -12,7 +12,7 @@
 //! One line that any version can read, then JSON:
 //!
 //! ```text
-//! FIRNDB 7 crc32c=0011aabb
+//! FIRNDB 8 crc32c=0011aabb
 //! {"database":"…","checkpoint":3,"time":99,"until":102,"position":4711,…}
 //! ```
 //!
@@ -20,6 +20,7 @@
 
 use crate::catalog::CatalogChange;
 use crate::epochs::Epochs;
+use crate::voter::Voter;
 use firn_base::disk::Disk;
 use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time, random};
 use firn_log::{DatabaseId, LogPoint};
@@ -30,12 +31,13 @@ use std::path::{Path, PathBuf};
 
 /// The version of the format of a database directory that this code writes. It covers the manifest, the names of files of
 /// the log, the checkpoint files and the layout of blocks, which row ids depend on.
-pub const DIRECTORY_VERSION: u32 = 7;
+pub const DIRECTORY_VERSION: u32 = 8;
 
 /// The first version that can still be read: it had no files of which only some blocks count. In the second,
 /// files showed nothing later than the checkpoint's time. The third had only columns of
 /// [`SqlType`](firn_base::SqlType). The fourth had no epochs: programs that know only it would not find newer segments.
 /// The fifth had no cluster: its program would drop it. The sixth had no replicas: its program would write to one.
+/// The seventh had no voters: its program would open one as a primary.
 const FIRST_DIRECTORY_VERSION: u32 = 1;
 
 const FIRST_VERSION_WITH_CLUSTERS: u32 = 6;
@@ -105,6 +107,9 @@ pub struct Manifest {
     /// The server to follow that the operator has named last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub follow_option: Option<String>,
+    /// What makes the database that of a voter, if it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub voter: Option<Voter>,
     /// False while the database is being created: then it is empty, whatever files exist.
     pub complete: bool,
     /// How many checkpoints were begun; names their files.
@@ -197,8 +202,18 @@ impl Manifest {
     /// The same, with the role that another one says.
     pub fn with_role_of(self, other: &Manifest) -> Manifest {
         let (follows, follow_option) = (other.follows.clone(), other.follow_option.clone());
-        let Manifest { cluster, handed_over_at, .. } = *other;
-        Manifest { cluster, follows, handed_over_at, follow_option, ..self }
+        let Manifest { cluster, handed_over_at, voter, .. } = *other;
+        Manifest { cluster, follows, handed_over_at, follow_option, voter, ..self }
+    }
+
+    /// Whether the database is that of a replica when it is opened. A voter may become a primary then.
+    pub fn is_of_replica(&self) -> bool {
+        self.follows.is_some() || self.voter.is_some()
+    }
+
+    /// The log position up to which it is known, when a voter is opened, that the log is committed.
+    pub fn committed(&self) -> Option<Lsn> {
+        self.voter.map(|voter| voter.committed.max(Lsn(self.needed)))
     }
 
     /// The commit time of the checkpoint.
@@ -356,6 +371,7 @@ mod tests {
             follows: None,
             handed_over_at: None,
             follow_option: None,
+            voter: None,
             complete: true,
             checkpoint: 3,
             time: 99,
@@ -380,7 +396,7 @@ mod tests {
     fn a_manifest_is_a_line_for_every_version_and_json() {
         let bytes = manifest().encode();
         let text = std::str::from_utf8(&bytes).unwrap();
-        assert!(text.starts_with("FIRNDB 7 crc32c="), "{text}");
+        assert!(text.starts_with("FIRNDB 8 crc32c="), "{text}");
         assert!(text.contains("\"cluster\": \"c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1\""), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
         assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 7));
@@ -423,8 +439,8 @@ mod tests {
         let step = if cfg!(miri) { 7 } else { 1 };
         for at in (0..bytes.len()).step_by(step) {
             let mut flipped = bytes.clone();
-            // The version becomes 8.
-            flipped[at] ^= if at == 7 { 0x0f } else { 2 };
+            // The version becomes 9.
+            flipped[at] ^= if at == 7 { 0x01 } else { 2 };
             let error = Manifest::decode(&flipped, Path::new("MANIFEST")).unwrap_err();
             let version = bytes.starts_with(&flipped[..7]) && at == 7;
             let expected =

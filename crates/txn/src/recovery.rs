@@ -32,7 +32,7 @@ use crate::apply::{Beside, Rebuilt};
 use crate::catalog::{Catalog, IndexDef, Oid};
 use crate::checkpoint::Store;
 use crate::config::Config;
-use crate::copying::Folders;
+use crate::copying::{Folder, Folders, files_named_by};
 use crate::engine::Recovered;
 use crate::epochs::Epochs;
 use crate::index_build::build_index;
@@ -46,7 +46,7 @@ use crate::table_file;
 use firn_base::disk::{Disk, DiskLock};
 use firn_base::sync::{Arc, Mutex, RwLock};
 use firn_base::{BlockNumber, Error, Lsn, Result, RowId, SqlState, TableId, clock, random, thread};
-use firn_log::{DatabaseId, Log, LogPoint, Reader, SpillReader};
+use firn_log::{DatabaseId, Kept, Log, LogPoint, Reader, Record, SpillReader};
 use firn_storage::{MemoryBudget, Table, TableOptions};
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -84,9 +84,13 @@ pub(crate) fn open(
     };
     config.block_bytes = manifest.block_bytes as usize;
 
-    let (rebuilt, tables, point) =
-        rebuild(&*disk, &Folders::of(directory), &manifest, None, config.threads, memory)?;
-    let Rebuilt { catalog, mut sequences, mut epochs, spilled, loaded, .. } = rebuilt;
+    let folders = Folders::of(directory);
+    let committed = manifest.committed();
+    let (rebuilt, tables, visible) = rebuild(&*disk, &folders, &manifest, committed, config.threads, memory)?;
+    let rest = read_rest(&*disk, &folders, &manifest, visible, committed.is_some())?;
+    let point = rest.end;
+    let Rebuilt { catalog, mut sequences, mut epochs, mut spilled, loaded, .. } = rebuilt;
+    spilled.extend(rest.spilled);
     sequences.retain(|oid, _| catalog.sequences.contains_key(oid));
 
     // From here on the directory is changed. What it says is acted on, so it must not be another one after a power cut.
@@ -99,18 +103,25 @@ pub(crate) fn open(
         manifest.write(&*disk, directory)?;
     }
     let (opened, path) = (manifest.database, log_directory(directory));
-    let log = match &manifest.follows {
-        None => Log::open(disk.clone(), &path, opened, point, config.log)?,
-        Some(_) => Log::open_to_receive(disk.clone(), &path, opened, point, config.log)?,
+    let log = match manifest.is_of_replica() {
+        false => Log::open(disk.clone(), &path, opened, point, config.log)?,
+        true => Log::open_to_receive(disk.clone(), &path, opened, point, config.log)?,
     };
-    if manifest.follows.is_none() {
+    if !manifest.is_of_replica() {
         epochs.begin(log.epoch(), point.lsn);
     }
+    if committed.is_some() {
+        log.require_confirmation(visible.lsn);
+    }
     let handed_over_at = manifest.handed_over_at.map(Lsn);
-    let replica = manifest.follows.clone().map(|upstream| Replica::new(upstream, handed_over_at, point.lsn));
+    let replica = manifest
+        .is_of_replica()
+        .then(|| Replica::new(manifest.follows.clone().unwrap_or_default(), handed_over_at, visible.lsn));
+    let voter = manifest.voter;
     log.retain_spills(spilled, manifest.position())?;
     let store =
         Store::new(disk.clone(), directory.to_owned(), lock, manifest, &tables, rebuilt.changed, loaded);
+    rest.loaded.iter().for_each(|name| store.loads().list_received(name));
     store.remove_unnamed_files(&log)?;
     Ok(Recovered {
         last: rebuilt.last,
@@ -122,7 +133,53 @@ pub(crate) fn open(
         log: Some(log),
         store: Some(store),
         replica,
+        voter,
     })
+}
+
+/// The log of a voter that is on disk, and of which it is unknown whether it is committed.
+struct Rest {
+    /// Where the log ends.
+    end: LogPoint,
+    /// The files that it names.
+    spilled: Vec<Kept>,
+    loaded: Vec<String>,
+}
+
+/// Reads the log behind what is restored, to its end. Of a database that is that of no voter, there is nothing.
+fn read_rest(
+    disk: &dyn Disk,
+    folders: &Folders,
+    manifest: &Manifest,
+    from: LogPoint,
+    is_of_voter: bool,
+) -> Result<Rest> {
+    let mut rest = Rest { end: from, spilled: Vec::new(), loaded: Vec::new() };
+    if !is_of_voter {
+        return Ok(rest);
+    }
+    let mut reader = Reader::open(disk, &folders.log, manifest.database, from)?;
+    reader.end_at_first_gap();
+    while let Some(group) = reader.next_group()? {
+        for file in files_named_by(&group)? {
+            match file.folder {
+                Folder::Checkpoint => rest.loaded.push(file.name),
+                Folder::Log => {}
+            }
+        }
+        for entry in group.entries() {
+            for record in entry.records() {
+                if let Record::Spilled { number, mut chunks } = record? {
+                    let bytes = chunks.try_fold(0, |bytes, chunk| {
+                        Ok::<_, Error>(u64::saturating_add(bytes, chunk?.used))
+                    })?;
+                    rest.spilled.push(Kept { number, epoch: entry.epoch, needed_to: group.end.lsn, bytes });
+                }
+            }
+        }
+    }
+    rest.end = reader.point();
+    Ok(rest)
 }
 
 /// Reads a directory into memory, with the log up to `end` or up to its end, and checks all of it. Changes nothing there. Returns
@@ -140,7 +197,7 @@ pub(crate) fn rebuild(
     check_that_there_is_a_log(disk, log)?;
     let mut reader = Reader::open(disk, log, manifest.database, manifest.point())?;
     end.into_iter().for_each(|end| reader.end_at(end));
-    if manifest.follows.is_some() {
+    if manifest.is_of_replica() {
         // Several groups are received between two syncs, so a power cut may lose any of them. They are received again.
         reader.end_at_first_gap();
     }
@@ -177,6 +234,7 @@ fn create(disk: Arc<dyn Disk>, directory: &Path, lock: DiskLock, config: &Config
         follows: None,
         handed_over_at: None,
         follow_option: None,
+        voter: None,
         complete: false,
         checkpoint: 0,
         time: 0,
@@ -311,7 +369,7 @@ fn load(
             file.blocks.iter().flatten().map(|FileBlock(number, _)| (table.clone(), BlockNumber(*number)));
         loaded.lock().extend(cold);
         // No block of a replica is compact.
-        if manifest.follows.is_none() && is_short_of_memory(memory) {
+        if !manifest.is_of_replica() && is_short_of_memory(memory) {
             let cold = std::mem::take(&mut *loaded.lock());
             for (table, number) in &cold {
                 let filled = table.fill_gaps(*number);

@@ -28,7 +28,7 @@ use crate::sequence::SequenceState;
 use crate::table_file;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, Ordering};
-use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId};
+use firn_base::{Epoch, Error, Lsn, Result, Snapshot, SqlState, TableId};
 use firn_log::{Entry, Follower, Group, Kept, LogPoint, RawRecord, Record, Records, Waited};
 use firn_storage::{Guard, Pressure, Table, WriteSet, pin};
 use std::collections::{HashMap, HashSet};
@@ -79,16 +79,31 @@ impl Engine {
         log.received().ok_or_else(no_replica)
     }
 
-    /// Stores the header of a segment of the primary's log: see [`firn_log::Log::receive_segment`].
-    pub fn receive_segment(&self, header: &[u8; firn_log::format::SEGMENT_HEADER_LEN]) -> Result<()> {
+    /// Lets receiving begin again, over another connection.
+    pub fn restart_receiving(&self, sender: Epoch) -> Result<()> {
         self.expect_replica()?;
+        let _promise = self.check_promise(sender)?;
+        self.store_and_log().expect("a replica has a directory").1.restart_receiving()
+    }
+
+    /// Stores the header of a segment of the primary's log: see [`firn_log::Log::receive_segment`].
+    pub fn receive_segment(
+        &self,
+        sender: Epoch,
+        header: &[u8; firn_log::format::SEGMENT_HEADER_LEN],
+    ) -> Result<()> {
+        self.expect_replica()?;
+        let _promise = self.check_promise(sender)?;
         self.store_and_log().expect("a replica has a directory").1.receive_segment(header)
     }
 
-    /// Stores groups of the primary's log: see [`firn_log::Log::receive`]. The files that they name have been received. They are on
-    /// disk after [`Engine::flush_log`], and replayed after that.
-    pub fn receive_groups(&self, groups: &[u8]) -> Result<LogPoint> {
+    /// Stores groups of the primary's log, which come from the server of an epoch: see [`firn_log::Log::receive`]. The files that they
+    /// name have been received. They are on disk after [`Engine::flush_log`], and replayed after that, once they are committed.
+    ///
+    /// Errors, besides: 55000 if the voter has [promised](Engine::promise) to take nothing from that epoch any more.
+    pub fn receive_groups(&self, sender: Epoch, groups: &[u8]) -> Result<LogPoint> {
         self.expect_replica()?;
+        let _promise = self.check_promise(sender)?;
         self.store_and_log().expect("a replica has a directory").1.receive(groups)
     }
 

@@ -7,9 +7,10 @@
 use crate::engine::Engine;
 use crate::manifest::{ClusterId, LOCK, Manifest};
 use crate::replay::Replayer;
+use crate::voter::Voter;
 use firn_base::disk::Disk;
-use firn_base::sync::{AtomicBool, AtomicU64, Ordering};
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use firn_log::{DatabaseId, LogPoint};
 use std::path::Path;
 
@@ -24,6 +25,8 @@ pub struct DirectoryRole {
     pub upstream: Option<String>,
     /// The server to follow that the operator has named last. The role may have changed since.
     pub option: Option<String>,
+    /// What makes it that of a voter.
+    pub voter: Option<Voter>,
 }
 
 impl DirectoryRole {
@@ -35,6 +38,7 @@ impl DirectoryRole {
             cluster: manifest.cluster,
             upstream: manifest.follows,
             option: manifest.follow_option,
+            voter: manifest.voter,
         }))
     }
 
@@ -51,16 +55,16 @@ impl DirectoryRole {
         let (follows, follow_option) = (self.upstream.clone(), self.option.clone());
         let is_same = follows == manifest.follows && self.cluster == manifest.cluster;
         let handed_over_at = manifest.handed_over_at.filter(|_| is_same);
-        Manifest { cluster: self.cluster, follows, handed_over_at, follow_option, ..manifest }
-            .write(disk, directory)
+        let (cluster, voter) = (self.cluster, self.voter);
+        Manifest { cluster, follows, handed_over_at, follow_option, voter, ..manifest }.write(disk, directory)
     }
 }
 
 /// What makes a database a replica: it only changes as the log of another server says.
 #[derive(Debug)]
 pub(crate) struct Replica {
-    /// That server.
-    upstream: String,
+    /// That server. Empty for a voter that knows no primary.
+    upstream: Mutex<String>,
     /// Where the log has ended when the database was handed over to that server, if it was a primary before.
     handed_over_at: Option<Lsn>,
     /// The beginning of the first group of the log that has not been replayed completely.
@@ -78,7 +82,7 @@ impl Replica {
     pub fn new(upstream: String, handed_over_at: Option<Lsn>, replayed: Lsn) -> Replica {
         let (visible, replayed) = (AtomicU64::new(replayed.0), AtomicU64::new(replayed.0));
         Replica {
-            upstream,
+            upstream: Mutex::new(upstream),
             handed_over_at,
             replayed,
             visible,
@@ -125,14 +129,14 @@ impl Engine {
     }
 
     /// The server whose log it follows, if it is a replica: `HOST:PORT`, or a URL.
-    pub fn upstream(&self) -> Option<&str> {
-        self.replica().map(|replica| &*replica.upstream)
+    pub fn upstream(&self) -> Option<String> {
+        self.replica().map(|replica| replica.upstream.lock().clone())
     }
 
     /// Error: 25006 in a replica.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
-        self.replica().map_or(Ok(()), |replica| Err(not_writable(&replica.upstream)))
+        self.replica().map_or(Ok(()), |replica| Err(not_writable(&replica.upstream.lock())))
     }
 
     /// The position in the log up to which commits are visible; in a replica, up to which the log has been replayed.
@@ -155,15 +159,19 @@ impl Engine {
     /// database is to be closed, and what it is when it is opened again depends on whether the directory has changed.
     pub fn hand_over(&self, server: &str) -> Result<LogPoint> {
         let (store, log) = self.store_and_log().ok_or_else(crate::engine::no_log)?;
+        if self.voter().is_some() {
+            let message = "the voters decide which of them is the primary";
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
         if let Some(replica) = self.replica() {
             let received = self.received()?;
             // Since then nobody has taken over: that would have begun an epoch. And nobody else may.
-            if replica.upstream == server && replica.handed_over_at == Some(received.lsn) {
+            if *replica.upstream.lock() == server && replica.handed_over_at == Some(received.lsn) {
                 return Ok(received);
             }
             let message = "a replica cannot hand over the database";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
-                .with_detail(format!("It follows {}.", address_of(&replica.upstream)))
+                .with_detail(format!("It follows {}.", address_of(&replica.upstream.lock())))
                 .with_hint("Promote a replica that follows the primary."));
         }
         if self.successor.get().is_none() {
@@ -180,8 +188,9 @@ impl Engine {
         );
         log.wait_durable(log.appended_lsn())?;
         let point = log.point()?;
-        let (_, cluster) = store.identity();
-        store.change_role(Some(server), Some(point.lsn), cluster)?;
+        store.change_role(|manifest| {
+            (manifest.follows, manifest.handed_over_at) = (Some(server.to_owned()), Some(point.lsn.0));
+        })?;
         Ok(point)
     }
 
@@ -191,7 +200,7 @@ impl Engine {
     }
 
     /// Makes a replica that has replayed everything up to a point a primary, whose log is written from there on.
-    fn become_primary(&self, point: LogPoint) {
+    pub(crate) fn become_primary(&self, point: LogPoint) {
         let replica = self.replica().expect("it is a replica");
         // A checkpoint that begins meanwhile takes the same place in the log from either role.
         let turn = self.commit.lock();
@@ -229,9 +238,12 @@ impl Replayer {
             let message = "the log has not been replayed up to its end";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        let (_, present) = store.identity();
-        store.change_role(None, None, cluster.unwrap_or(present))?;
-        log.begin_to_write(cluster.map_or(0, skipped_epochs));
+        store.change_role(|manifest| {
+            (manifest.follows, manifest.handed_over_at, manifest.voter) = (None, None, None);
+            manifest.cluster = cluster.unwrap_or(manifest.cluster);
+        })?;
+        engine.voting.lock().take();
+        log.begin_to_write(Epoch(point.epoch.0 + 1 + cluster.map_or(0, skipped_epochs)));
         engine.epochs.lock().begin(log.epoch(), point.lsn);
         engine.become_primary(point);
         // The epoch begins on disk. If the disk is full, the next commit fails, too, and says so.

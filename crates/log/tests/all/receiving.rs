@@ -111,7 +111,11 @@ impl Copy {
     fn receive(&mut self, origin: &Origin, most: usize, random: &mut Random) -> Result<bool> {
         let (mut follower, mut sent) = match self.follower.take() {
             Some(connected) => connected,
-            None => (origin.log.follow("a copy", self.log.received().unwrap())?, None),
+            None => {
+                let follower = origin.log.follow("a copy", self.log.received().unwrap())?;
+                self.until_it_succeeds(random, Log::restart_receiving);
+                (follower, None)
+            }
         };
         assert!(follower.point() == self.log.received().unwrap());
         let mut headers: Vec<SegmentHeader> = Vec::new();
@@ -453,7 +457,8 @@ fn a_received_log_is_written_on_and_its_origin_is_cut_and_receives_that() {
 
         let end = copy.log.end_receiving().unwrap();
         assert!(copy.log.durable_lsn() == end.lsn && copy.log.received() == Some(end));
-        copy.log.begin_to_write(random.uniform(0, 1) as u64 * 100);
+        let next = end.epoch.0 + 1 + random.uniform(0, 1) as u64 * 100;
+        copy.log.begin_to_write(firn_base::Epoch(next));
         assert!(copy.log.received().is_none() && copy.log.point().unwrap() == end);
         assert!(copy.log.epoch() > end.epoch);
         let mut expected: Vec<u64> = origin

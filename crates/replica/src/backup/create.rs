@@ -30,7 +30,7 @@ pub fn create(
     incremental: bool,
     channel: &mut dyn Channel,
 ) -> Result<Created> {
-    let server = Server::greet(channel, "firn backup")?;
+    let server = Server::greet(channel, "firn backup", None)?;
     let repository = Repository::open_or_create(disk, directory)?;
     let _lock = repository.lock()?;
     let base = if incremental { Some(base(&repository, &server)?) } else { None };

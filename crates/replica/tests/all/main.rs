@@ -5,3 +5,4 @@ mod backups;
 mod replicas;
 mod sim;
 mod support;
+mod voters;

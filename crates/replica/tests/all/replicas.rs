@@ -296,8 +296,16 @@ fn a_copy_takes_the_place_of_the_old_one_wherever_that_is_interrupted() {
     let dynamic: Arc<dyn Disk> = other.clone();
     let directory = Path::new(REPLICA);
     let identity = ledger.database.engine().identity().unwrap();
-    join::copy_anew(&dynamic, directory, &mut server.connect().unwrap(), "server:1", None, "r", identity)
-        .unwrap();
+    join::copy_anew(
+        &dynamic,
+        directory,
+        &mut server.connect().unwrap(),
+        ("server:1", None),
+        "r",
+        identity,
+        None,
+    )
+    .unwrap();
     let expected = contents(&ledger.database);
     let mut random = Random::seeded(3);
     for operations in 0.. {
@@ -309,7 +317,7 @@ fn a_copy_takes_the_place_of_the_old_one_wherever_that_is_interrupted() {
         join::finish(&*cut, directory).unwrap();
         let database = open_at(&cut, REPLICA).unwrap();
         assert_eq!(contents(&database), expected, "after {operations} operations");
-        assert_eq!(database.engine().upstream(), Some("server:1"));
+        assert_eq!(database.engine().upstream().as_deref(), Some("server:1"));
         drop(database);
         if finished.is_ok() {
             break;
@@ -429,7 +437,7 @@ fn reopen_as_replica(disk: &Arc<SimulatedDisk>, server: &Server, ledger: Ledger,
     server.end();
     drop(ledger);
     let former = Replica::open_at(disk, "/data", new);
-    assert_eq!(former.database.engine().upstream(), Some("replica:1"));
+    assert_eq!(former.database.engine().upstream().as_deref(), Some("replica:1"));
     former
 }
 

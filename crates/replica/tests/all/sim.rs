@@ -22,14 +22,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
 
-const DATA: &str = "/data";
+pub const DATA: &str = "/data";
 const NODES: usize = 3;
 
-type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
+pub type Queue = Rc<RefCell<VecDeque<Vec<u8>>>>;
 
 /// One end of a connection whose messages wait to be delivered.
-struct End {
-    outgoing: Queue,
+pub struct End {
+    pub outgoing: Queue,
 }
 
 impl Channel for End {
@@ -123,7 +123,7 @@ struct World {
     counts: Counts,
 }
 
-fn open(disk: &Arc<SimulatedDisk>) -> Database {
+pub fn open(disk: &Arc<SimulatedDisk>) -> Database {
     let mut config = config(Path::new(DATA));
     (config.has_threads, config.log.has_threads, config.threads) = (false, false, 1);
     config.checkpoint_after_bytes = u64::MAX;
@@ -132,7 +132,7 @@ fn open(disk: &Arc<SimulatedDisk>) -> Database {
 }
 
 /// Everything in the tables, with the ids of rows; what indexes there are; and the sequences.
-fn state(database: &Database) -> String {
+pub fn state(database: &Database) -> String {
     let engine = database.engine();
     let transaction = engine.try_begin(Isolation::Snapshot).unwrap();
     let (catalog, mut text) = (transaction.catalog().clone(), String::new());
@@ -555,7 +555,8 @@ impl World {
         let upstream = &self.nodes[self.nodes[at].upstream].database;
         let identity = upstream.engine().identity().unwrap();
         let name = address(self.nodes[at].upstream);
-        join::copy_anew(&dynamic, directory, &mut connect(upstream), &name, None, "r", identity).unwrap();
+        join::copy_anew(&dynamic, directory, &mut connect(upstream), (&name, None), "r", identity, None)
+            .unwrap();
         self.reopen(at, |node| {
             let disk = node.disk.after_kill();
             join::finish(&*disk, directory).unwrap();
@@ -675,7 +676,7 @@ impl World {
 impl Link {
     fn begin(upstream: usize, server: &Database, replica: &Database) -> Link {
         let (to_replica, to_server) = (Queue::default(), Queue::default());
-        let peer = Peer { name: String::new(), session: 0, client: None, begun: 0 };
+        let peer = Peer { name: String::new(), voter: None, session: 0, client: None, begun: 0 };
         let mut end = End { outgoing: to_server.clone() };
         Link {
             upstream,

@@ -196,7 +196,7 @@ pub fn connect_with(
     let server = thread::spawn("serve", move || {
         let errors = to_client.clone();
         let mut end = Pipe { sender: Some(to_client), receiver: from_client, server: None, is_cut: cut };
-        let peer = Peer { name: String::new(), session: 0, client: None, begun: 0 };
+        let peer = Peer { name: String::new(), voter: None, session: 0, client: None, begun: 0 };
         if let Err(error) = firn_replica::serve(&engine, &mut end, &senders, peer, &handed_over) {
             let _ = errors.send(Err(error));
         }

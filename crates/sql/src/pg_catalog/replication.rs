@@ -369,7 +369,7 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
             let epoch = received.as_ref().map(|point| point.epoch.0);
             members.push(Member {
                 role: "replica",
-                upstream: Some(address_of(server).to_owned()),
+                upstream: Some(address_of(&server).to_owned()),
                 epoch,
                 state,
                 written: received.map(|point| point.lsn),
@@ -384,7 +384,7 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
                 } else {
                     "replica"
                 },
-                address: Some(address_of(server).to_owned()),
+                address: Some(address_of(&server).to_owned()),
                 epoch: receiver.map(|receiver| receiver.epoch),
                 flushed: available,
                 last_message,

@@ -101,7 +101,7 @@ fn a_directory_of_version_3_opens_and_continues() {
         engine.close().unwrap();
     }
     let manifest = (&*disk as &dyn Disk).read(&directory().join("MANIFEST")).unwrap();
-    assert!(manifest.starts_with(b"FIRNDB 7 "));
+    assert!(manifest.starts_with(b"FIRNDB 8 "));
 }
 
 /// The content of the directory of version 4.

@@ -214,8 +214,8 @@ fn case_9_a_directory_with_other_files_is_left_alone() {
 fn cases_10_and_11_a_manifest_of_another_version_or_a_damaged_one_is_refused() {
     let (disk, _) = database();
     let newer = disk.after_kill();
-    newer.open(&manifest()).unwrap().write_at(b"FIRNDB 8 ", 0).unwrap();
-    fails(&newer, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "format version 8");
+    newer.open(&manifest()).unwrap().write_at(b"FIRNDB 9 ", 0).unwrap();
+    fails(&newer, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, "format version 9");
     flip(&disk, &manifest(), 200);
     fails(&disk, SqlState::DATA_CORRUPTED, "checksum");
 }

@@ -2,7 +2,7 @@
 
 use firn_base::disk::{Disk, SimulatedDisk};
 use firn_base::sync::Arc;
-use firn_base::{Lsn, Result, SqlState};
+use firn_base::{Epoch, Lsn, Result, SqlState};
 use firn_log::{Follower, LogCopy, LogPoint, SegmentHeader};
 use firn_txn::{
     Config, CopiedManifest, DatabaseFile, DirectoryRole, Engine, Folders, Replayer, files_named_by,
@@ -76,7 +76,7 @@ pub fn copy(primary: &Arc<Engine>, disk: &Arc<SimulatedDisk>, directory: &Path) 
         log.append(group.bytes()).unwrap();
     }
     log.sync().unwrap();
-    manifest.install_replica(&**disk, directory, UPSTREAM, None).unwrap();
+    manifest.install_replica(&**disk, directory, UPSTREAM, None, None).unwrap();
     let role = DirectoryRole::read(&**disk, directory).unwrap().expect("it is complete");
     assert_eq!((role.database, role.upstream.as_deref()), (database, Some(UPSTREAM)));
 }
@@ -92,7 +92,7 @@ impl Replica {
     /// Opens the directory of a replica.
     pub fn open(disk: Arc<SimulatedDisk>, config: Config) -> Replica {
         let engine = Engine::open_on(disk.clone(), config.clone()).unwrap();
-        assert!(engine.is_replica() && engine.upstream() == Some(UPSTREAM));
+        assert!(engine.is_replica() && engine.upstream().as_deref() == Some(UPSTREAM));
         let replayer = Some(engine.replayer().unwrap());
         Replica { disk, engine, config, link: None, replayer }
     }
@@ -131,7 +131,7 @@ impl Replica {
         }
         let headers: Vec<SegmentHeader> = follower.segments_of(&group).copied().collect();
         send_headers(&self.engine, segment, &headers)?;
-        let reached = self.engine.receive_groups(group.bytes())?;
+        let reached = self.engine.receive_groups(Epoch(0), group.bytes())?;
         assert!(reached == group.end);
         assert!(self.engine.received()? == group.end);
         Ok(true)
@@ -175,7 +175,7 @@ impl Replica {
 fn send_headers(engine: &Engine, sent: &mut Option<SegmentHeader>, headers: &[SegmentHeader]) -> Result<()> {
     for header in headers {
         if sent.is_none_or(|sent| sent.number < header.number || sent.epoch < header.epoch) {
-            engine.receive_segment(&header.encode())?;
+            engine.receive_segment(Epoch(0), &header.encode())?;
             *sent = Some(*header);
         }
     }
