@@ -32,6 +32,8 @@ pub struct LogCopy {
     segments: VecDeque<Copied>,
     /// Files that have been written to since the last [`LogCopy::sync`].
     unsynced: Vec<Arc<dyn DiskFile>>,
+    /// Where the groups end that have been appended since [`LogCopy::take_ends`].
+    ends: Vec<LogPoint>,
 }
 
 #[derive(Debug)]
@@ -56,7 +58,7 @@ impl LogCopy {
         }
         let directory = directory.to_owned();
         let (segments, unsynced) = (VecDeque::new(), Vec::new());
-        Ok(LogCopy { disk, directory, database, point: from, segments, unsynced })
+        Ok(LogCopy { disk, directory, database, point: from, segments, unsynced, ends: Vec::new() })
     }
 
     /// Writes on at `at`, where a reader of the copy has ended or which it has passed. What is behind that is removed.
@@ -74,6 +76,7 @@ impl LogCopy {
             point: at,
             segments: VecDeque::new(),
             unsynced: Vec::new(),
+            ends: Vec::new(),
         };
         let mut superfluous = replaced;
         let mut last: Option<Segment> = None;
@@ -109,7 +112,8 @@ impl LogCopy {
         self.sync()?;
         if self.segments.back().is_some_and(|last| last.header.first >= self.point.lsn) {
             let (disk, directory) = (self.disk.clone(), self.directory.clone());
-            *self = LogCopy::open(disk, &directory, self.database, self.point)?;
+            let ends = self.take_ends();
+            *self = LogCopy { ends, ..LogCopy::open(disk, &directory, self.database, self.point)? };
         }
         Ok(())
     }
@@ -213,6 +217,7 @@ impl LogCopy {
         }
         if let Err(error) = appended.and_then(|()| self.write(groups, begin.lsn)) {
             self.point = begin;
+            self.ends.retain(|end| end.lsn <= begin.lsn);
             return Err(error);
         }
         let end = self.point.lsn;
@@ -253,6 +258,7 @@ impl LogCopy {
             epoch: seal.epoch,
             wall_time: seal.wall_time,
         };
+        self.ends.push(self.point);
         Ok(group.len())
     }
 
@@ -270,6 +276,11 @@ impl LogCopy {
             (bytes, at) = (rest, Lsn(at.0 + part.len() as u64));
         }
         if bytes.is_empty() { Ok(()) } else { Err(self.invalid("there is no segment for its end")) }
+    }
+
+    /// Where the groups end that have been appended since the last call.
+    pub fn take_ends(&mut self) -> Vec<LogPoint> {
+        std::mem::take(&mut self.ends)
     }
 
     /// Makes everything that has been appended durable.

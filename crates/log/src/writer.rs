@@ -255,12 +255,13 @@ struct Flushes {
 }
 
 /// Up to where the log is known to be on the disks of others, if they must have what is committed. Locked after `flushes`.
-#[derive(Default)]
 struct Confirmation {
     /// `None` if nobody else needs to have it.
     confirmed: Option<Lsn>,
     /// The ends of groups that are durable and not committed yet, with the newest commit time of each.
-    waiting: VecDeque<(Lsn, Time)>,
+    waiting: VecDeque<(LogPoint, Time)>,
+    /// Up to where the log is committed.
+    committed: LogPoint,
 }
 
 /// The queue as a leader has taken it: space for the header of a group, then its entries.
@@ -380,7 +381,7 @@ impl Log {
             durable: AtomicU64::new(begin.0),
             committed: AtomicU64::new(begin.0),
             committed_time: AtomicU64::new(0),
-            confirmation: Mutex::default(),
+            confirmation: Mutex::new(Confirmation { confirmed: None, waiting: VecDeque::new(), committed: at }),
             confirmed: Condvar::new(),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {
@@ -617,20 +618,26 @@ impl Log {
         Ok(())
     }
 
-    /// From now on, nothing is committed any more beyond `committed` before it is [confirmed](Log::confirm). To be called before anybody
-    /// has seen what is committed beyond it.
-    pub fn require_confirmation(&self, committed: Lsn) {
+    /// From now on, nothing more is committed before it is [confirmed](Log::confirm); what was confirmed before does not count.
+    pub fn require_confirmation(&self) {
         let mut confirmation = self.shared.confirmation.lock();
-        let committed = committed.min(self.shared.durable());
-        confirmation.confirmed = Some(committed);
-        self.shared.committed.store(committed.0, Ordering::Release);
+        confirmation.confirmed = Some(confirmation.committed.lsn);
+    }
+
+    /// The same for a log that was just opened: it is known to be committed up to a point, and further groups end at these. Nobody has
+    /// seen them.
+    pub fn require_confirmation_from(&self, committed: LogPoint, further: Vec<LogPoint>) {
+        let mut confirmation = self.shared.confirmation.lock();
+        let waiting = further.into_iter().map(|end| (end, Time(0))).collect();
+        *confirmation = Confirmation { confirmed: Some(committed.lsn), waiting, committed };
+        self.shared.committed.store(committed.lsn.0, Ordering::Release);
     }
 
     /// From now on, everything that is durable is committed.
     pub fn require_no_confirmation(&self) {
         let mut confirmation = self.shared.confirmation.lock();
-        self.shared.advance(&mut confirmation, Lsn(u64::MAX));
         confirmation.confirmed = None;
+        self.shared.advance(&mut confirmation);
         drop(confirmation);
         self.shared.wake_waiting();
     }
@@ -643,7 +650,7 @@ impl Log {
             return;
         }
         confirmation.confirmed = Some(lsn);
-        let has_advanced = self.shared.advance(&mut confirmation, lsn);
+        let has_advanced = self.shared.advance(&mut confirmation);
         drop(confirmation);
         if has_advanced {
             self.shared.wake_waiting();
@@ -725,8 +732,18 @@ impl Log {
         Ok(self.shared.writer.lock().last)
     }
 
-    /// A position at which a group begins and up to which the log is durable, as a point of its history. It must be retained.
+    /// The place up to which the log is committed.
+    pub fn committed_point(&self) -> LogPoint {
+        self.shared.confirmation.lock().committed
+    }
+
+    /// A position at which a group begins and up to which the log is committed, as a point of its history. It must be retained.
     pub fn point_at(&self, lsn: Lsn) -> Result<LogPoint> {
+        let committed = self.committed_point();
+        if committed.lsn == lsn {
+            // The group after it may become another one.
+            return Ok(committed);
+        }
         // The leader holds this lock from taking the queue until its group is on disk.
         let last = self.shared.writer.lock().last;
         if last.lsn == lsn {
@@ -927,28 +944,27 @@ impl Shared {
         self.durable() >= lsn
     }
 
-    /// Notes that the log is on disk up to a position, and the time of the newest commit before it.
-    fn note_durable(&self, end: Lsn, newest: Time) {
+    /// Notes that groups are on disk that end at these points, with the newest commit time of each.
+    fn note_durable(&self, groups: impl Iterator<Item = (LogPoint, Time)>) {
         let mut confirmation = self.confirmation.lock();
-        self.durable.store(end.0, Ordering::Release);
-        confirmation.waiting.push_back((end, newest));
-        let confirmed = confirmation.confirmed.unwrap_or(end);
-        if self.advance(&mut confirmation, confirmed) && confirmation.confirmed.is_some() {
-            self.confirmed.notify_all();
-        }
+        confirmation.waiting.extend(groups);
+        let Some((last, _)) = confirmation.waiting.back() else { return };
+        self.durable.store(last.lsn.0, Ordering::Release);
+        self.advance(&mut confirmation);
     }
 
-    /// Everything that is durable before a position is committed. Returns whether there was any.
-    fn advance(&self, confirmation: &mut Confirmation, confirmed: Lsn) -> bool {
-        let committed = confirmed.min(self.durable());
-        if committed <= self.committed() {
-            return false;
-        }
-        while let Some((_, newest)) = confirmation.waiting.pop_front_if(|(end, _)| *end <= committed) {
+    /// Groups are committed that are durable, and confirmed if that is required. Returns whether there was any.
+    fn advance(&self, confirmation: &mut Confirmation) -> bool {
+        let confirmed = confirmation.confirmed.unwrap_or(Lsn(u64::MAX));
+        let mut has_advanced = false;
+        while let Some((end, newest)) = confirmation.waiting.pop_front_if(|(end, _)| end.lsn <= confirmed) {
+            confirmation.committed = end;
             self.committed_time.store(newest.0, Ordering::Release);
+            has_advanced = true;
         }
-        self.committed.store(committed.0, Ordering::Release);
-        true
+        // In this order: who loads the time first finds a position that is not behind it.
+        self.committed.store(confirmation.committed.lsn.0, Ordering::Release);
+        has_advanced
     }
 
     /// Wakes those who wait for confirmation, and followers.
@@ -1027,6 +1043,7 @@ impl Shared {
         self.ended(flushes.number).notify_all();
         flushes.number += 1;
         self.followed.notify_all();
+        self.confirmed.notify_all();
         if flushes.failure.is_none() {
             self.ended(flushes.number).notify_one();
         } else {
@@ -1088,14 +1105,14 @@ impl Shared {
             copy.sync()?;
             writer.last = copy.point();
             // Only who writes the log needs the times.
-            self.note_durable(writer.last.lsn, Time(0));
+            self.note_durable(copy.take_ends().into_iter().map(|end| (end, Time(0))));
             return Ok(());
         }
         if group.entries == 0 {
             return Ok(());
         }
         self.write(writer, &mut group)?;
-        self.note_durable(group.end, group.newest);
+        self.note_durable(std::iter::once((writer.last, group.newest)));
         writer.spare = group.chunks.swap_remove(0);
         writer.spare.clear();
         writer.spare.shrink_to(self.options.chunk_bytes);

@@ -111,7 +111,7 @@ pub(crate) fn open(
         epochs.begin(log.epoch(), point.lsn);
     }
     if committed.is_some() {
-        log.require_confirmation(visible.lsn);
+        log.require_confirmation_from(visible, rest.ends);
     }
     let handed_over_at = manifest.handed_over_at.map(Lsn);
     let replica = manifest
@@ -139,8 +139,9 @@ pub(crate) fn open(
 
 /// The log of a voter that is on disk, and of which it is unknown whether it is committed.
 struct Rest {
-    /// Where the log ends.
+    /// Where the log ends, and where its groups do.
     end: LogPoint,
+    ends: Vec<LogPoint>,
     /// The files that it names.
     spilled: Vec<Kept>,
     loaded: Vec<String>,
@@ -154,13 +155,14 @@ fn read_rest(
     from: LogPoint,
     is_of_voter: bool,
 ) -> Result<Rest> {
-    let mut rest = Rest { end: from, spilled: Vec::new(), loaded: Vec::new() };
+    let mut rest = Rest { end: from, ends: Vec::new(), spilled: Vec::new(), loaded: Vec::new() };
     if !is_of_voter {
         return Ok(rest);
     }
     let mut reader = Reader::open(disk, &folders.log, manifest.database, from)?;
     reader.end_at_first_gap();
     while let Some(group) = reader.next_group()? {
+        rest.ends.push(group.end);
         for file in files_named_by(&group)? {
             match file.folder {
                 Folder::Checkpoint => rest.loaded.push(file.name),

@@ -68,10 +68,10 @@ impl Engine {
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         log.wait_durable(log.appended_lsn())?;
-        let voter = Voter { node, promised, committed: log.durable_lsn() };
+        let voter = Voter { node, promised, committed: log.committed_lsn() };
         store.change_role(|manifest| manifest.voter = Some(voter))?;
         *voting = Some(voter);
-        log.require_confirmation(voter.committed);
+        log.require_confirmation();
         Ok(())
     }
 
@@ -141,7 +141,7 @@ impl Engine {
     /// From now on, nothing is committed before it is confirmed anew, if it is a voter: by another set of voters.
     pub fn confirm_anew(&self) {
         if let (Some(_), Some(log)) = (self.voter(), &self.log) {
-            log.require_confirmation(log.committed_lsn());
+            log.require_confirmation();
         }
     }
 
@@ -156,8 +156,8 @@ impl Engine {
     }
 
     /// That position as a point of the log's history; that of an empty log without a directory.
-    pub fn committed_point(&self) -> Result<LogPoint> {
-        self.log.as_ref().map_or(Ok(LogPoint::START), |log| log.point_at(log.committed_lsn()))
+    pub fn committed_point(&self) -> LogPoint {
+        self.log.as_ref().map_or(LogPoint::START, |log| log.committed_point())
     }
 }
 

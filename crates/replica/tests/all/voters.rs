@@ -393,6 +393,12 @@ impl World {
             if let Err(error) = link.serving.take(&message, &mut end) {
                 self.nodes[at].link = None;
                 let is_voter = self.nodes[at].database.engine().voter().is_some();
+                note!("node {at} cannot follow {upstream}: {error}");
+                for one in [at, upstream] {
+                    let engine = self.nodes[one].database.engine();
+                    let (point, committed) = (engine.log_point().unwrap(), engine.committed_lsn());
+                    note!("  {one}: {point:?}, committed {committed:?}, writes {:?}", engine.written_epoch());
+                }
                 match error.state() {
                     _ if asks => {}
                     SqlState::UNDEFINED_FILE => self.begin_anew(at, upstream),
