@@ -381,7 +381,11 @@ impl Log {
             durable: AtomicU64::new(begin.0),
             committed: AtomicU64::new(begin.0),
             committed_time: AtomicU64::new(0),
-            confirmation: Mutex::new(Confirmation { confirmed: None, waiting: VecDeque::new(), committed: at }),
+            confirmation: Mutex::new(Confirmation {
+                confirmed: None,
+                waiting: VecDeque::new(),
+                committed: at,
+            }),
             confirmed: Condvar::new(),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {

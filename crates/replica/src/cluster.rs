@@ -144,6 +144,9 @@ pub enum Refusal {
     IsPrimary,
 }
 
+/// Whether a change has been made.
+pub type Outcome = Result<(), Refusal>;
+
 impl Cluster {
     /// The voter of a number.
     pub fn member(&self, node: NodeId) -> Option<&Member> {
@@ -169,7 +172,7 @@ impl Cluster {
     }
 
     /// Changes the state, if the change fits.
-    pub fn apply(&mut self, change: Change) -> Result<(), Refusal> {
+    pub fn apply(&mut self, change: Change) -> Outcome {
         match change {
             Change::Found { node, member, epoch } => {
                 if !self.voters.is_empty() {

@@ -1,14 +1,16 @@
 //! The side that asks for a copy, and stores it: for backups and new replicas.
 
-use crate::channel::Channel;
+use crate::channel::{Channel, Received};
 use crate::files::{self, Content, FileWriter};
 use crate::message::{PROTOCOL, Reply, Request};
+use crate::receiver::another_cluster;
 use firn_base::disk::Disk;
 use firn_base::sync::Arc;
-use firn_base::{Epoch, Error, NodeId, Result, SqlState};
+use firn_base::{Epoch, Error, NodeId, Result, SqlState, clock};
 use firn_log::{DatabaseId, LogCopy, LogPoint};
 use firn_txn::{ClusterId, CopiedManifest, DIRECTORY_VERSION, DatabaseFile, Folders};
 use std::path::Path;
+use std::time::Duration;
 
 /// The server that is copied.
 pub(crate) struct Server {
@@ -38,6 +40,40 @@ impl Server {
             }
             _ => Err(out_of_turn()),
         }
+    }
+}
+
+/// Begins a connection to a voter of this database and cluster. Error: 55000 if it has another one.
+pub fn greet_voter(
+    channel: &mut dyn Channel,
+    name: &str,
+    identity: Option<(DatabaseId, ClusterId)>,
+) -> Result<()> {
+    let server = Server::greet(channel, name, None)?;
+    match identity == Some((server.database, server.cluster)) {
+        true => Ok(()),
+        false => Err(another_cluster()),
+    }
+}
+
+/// Sends a message between voters, and waits for the answer for so long at most.
+pub fn ask_voter(channel: &mut dyn Channel, message: &[u8], longest: Duration) -> Result<Vec<u8>> {
+    channel.send(&[&Request::Control(message.to_vec()).encode()])?;
+    channel.flush()?;
+    let (begun, mut reply) = (clock::now(), Vec::new());
+    loop {
+        match channel.receive_within(&mut reply, longest.saturating_sub(begun.elapsed()))? {
+            Received::Message => break,
+            Received::End => return Err(out_of_turn()),
+            Received::Nothing if begun.elapsed() >= longest => {
+                return Err(Error::new(SqlState::CONNECTION_FAILURE, "the voter does not answer"));
+            }
+            Received::Nothing => {}
+        }
+    }
+    match Reply::decode(&reply)? {
+        Reply::Control(answer) => Ok(answer.to_vec()),
+        _ => Err(out_of_turn()),
     }
 }
 

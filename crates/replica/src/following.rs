@@ -134,7 +134,7 @@ struct Shared {
     /// Where the beginning of the epoch ends for which this voter has been appointed.
     begun: Mutex<Option<Lsn>>,
     /// When the server of an epoch was heard last, in microseconds of a clock that is never set.
-    heard: Mutex<(Epoch, u64)>,
+    heard: Mutex<Option<(Epoch, u64)>>,
     /// What waits for the end, or for the end of a pause, sleeps here.
     changed: Condvar,
 }
@@ -266,7 +266,7 @@ impl FollowingWatch {
     }
 
     /// When the server of an epoch was heard last, in microseconds of a clock that is never set.
-    pub fn heard(&self) -> (Epoch, u64) {
+    pub fn heard(&self) -> Option<(Epoch, u64)> {
         *self.0.heard.lock()
     }
 
@@ -422,7 +422,7 @@ impl Shared {
                 Received::Nothing => {}
                 Received::Message => {
                     heard = clock::now();
-                    *self.heard.lock() = (receiver.sender(), clock::boot_micros());
+                    *self.heard.lock() = Some((receiver.sender(), clock::boot_micros()));
                     match receiver.take(&message, channel)? {
                         Taken::Identity => {
                             let is_of_primary = receiver.is_of_primary();

@@ -14,6 +14,7 @@ pub mod message;
 pub mod promotion;
 pub mod quorum;
 pub mod rejoin;
+pub mod voting;
 
 mod channel;
 mod copying;
@@ -23,6 +24,7 @@ mod senders;
 mod source;
 
 pub use channel::{Channel, Received, Stoppable};
+pub use copying::{ask_voter, greet_voter};
 pub use receiver::{Receiver, Taken};
 pub use senders::{Peer, SenderStatus, Senders};
 pub use source::{Serving, serve};

@@ -41,23 +41,28 @@ const FIRST_RESTORE_POINT: &str = "first copy";
 const LONGEST_CONFIRMATION: Duration = Duration::from_secs(10);
 
 /// Serves one connection, of this peer, until the other side ends it. While it copies, the calling thread leaves contended cores to
-/// others. Calls `handed_over` if the database is to be closed and opened again, because another server has taken over.
+/// others. Messages between voters are answered by `control`. Calls `handed_over` if the database is to be closed and opened again, because another server has taken over.
 pub fn serve(
     engine: &Arc<Engine>,
     channel: &mut dyn Channel,
     senders: &Senders,
     peer: Peer,
     handed_over: &dyn Fn(),
+    control: &dyn Fn(&[u8]) -> Result<Vec<u8>>,
 ) -> Result<()> {
     let mut serving = Serving::new(engine.clone(), senders.clone(), peer);
-    let served = serve_until_end(&mut serving, channel);
+    let served = serve_until_end(&mut serving, channel, control);
     if serving.has_given_up() {
         handed_over();
     }
     served
 }
 
-fn serve_until_end(serving: &mut Serving, channel: &mut dyn Channel) -> Result<()> {
+fn serve_until_end(
+    serving: &mut Serving,
+    channel: &mut dyn Channel,
+    control: &dyn Fn(&[u8]) -> Result<Vec<u8>>,
+) -> Result<()> {
     let mut message = Vec::new();
     while !serving.is_handed_over() {
         let longest = match serving.awaits_answer() {
@@ -67,7 +72,10 @@ fn serve_until_end(serving: &mut Serving, channel: &mut dyn Channel) -> Result<(
         };
         match channel.receive_within(&mut message, longest)? {
             Received::Message => {
-                serving.take(&message, channel)?;
+                if let Some(question) = serving.take(&message, channel)? {
+                    send(channel, &Reply::Control(&control(&question)?))?;
+                    channel.flush()?;
+                }
                 continue;
             }
             Received::End => return Ok(()),
@@ -147,14 +155,22 @@ impl Serving {
         self.has_given_up && self.handover.as_ref().is_some_and(is_over)
     }
 
-    /// Takes a message of the other side. A copy is sent before this returns.
+    /// Takes a message of the other side. A copy is sent before this returns. Returns a message between voters, which is to be answered.
     ///
     /// Errors, after which the connection ends: 08P01 if it is out of turn; 55000 if the other side has another version, the server
     /// belongs to another cluster than when the connection began, it does not hand over, or the log has
     /// another history; 57P03 if it does not reach the place where it is asked for; 58P01 if it is not retained from there.
-    pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<()> {
+    pub fn take(&mut self, message: &[u8], channel: &mut dyn Channel) -> Result<Option<Vec<u8>>> {
         self.check_cluster()?;
-        match (Request::decode(message)?, self.greeted_in.is_some(), &mut self.sending) {
+        let request = Request::decode(message)?;
+        if let (Request::Control(question), true) = (&request, self.greeted_in.is_some()) {
+            return Ok(Some(question.clone()));
+        }
+        self.take_request(request, channel).map(|()| None)
+    }
+
+    fn take_request(&mut self, request: Request, channel: &mut dyn Channel) -> Result<()> {
+        match (request, self.greeted_in.is_some(), &mut self.sending) {
             (Request::Hello { protocol, directory_version, voter, holder }, false, _) => {
                 check_versions(protocol, directory_version)?;
                 let (database, cluster) = self.engine.identity().ok_or_else(in_memory)?;

@@ -28,6 +28,7 @@ use crate::cooling::Cooling;
 use crate::output::say;
 use crate::replication::{Facts, Service};
 use crate::validation::Validation;
+use crate::voters::Voters;
 use firn_replica::Senders;
 
 /// Arguments of `firn bench`.
@@ -743,10 +744,11 @@ fn open(run: &Transactional) -> Result<(Database, Option<tempfile::TempDir>), Fa
 /// Serves a database at an address of this machine.
 pub(crate) fn serve(database: &Database, address: &str) -> Result<Server, Failure> {
     let senders = Senders::default();
-    Facts::show(database, senders.clone(), None);
+    let voters = Voters::none();
+    Facts::show(database, senders.clone(), None, voters.clone(), || {});
     let config = WireConfig {
         listen: vec![address.to_owned()],
-        replication: Some(Service::new(database, senders, || {})),
+        replication: Some(Service::new(database, senders, voters, || {})),
         ..WireConfig::default()
     };
     Server::start(database.clone(), config).map_err(Failure::address)

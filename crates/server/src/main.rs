@@ -20,6 +20,7 @@ mod serve;
 mod shell;
 mod target;
 mod validation;
+mod voters;
 mod watch;
 
 use std::fmt::Display;

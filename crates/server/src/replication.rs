@@ -9,19 +9,20 @@ use std::time::Duration;
 
 use firn_base::disk::RealDisk;
 use firn_base::sync::{Arc, Mutex, OnceLock};
-use firn_base::{Error, Result, SqlState, clock};
+use firn_base::{Error, NodeId, Result, SqlState, clock};
 use firn_replica::archive::{Archiver, ArchiverStatus};
 use firn_replica::following::{self, Following, FollowingState, FollowingWatch};
 use firn_replica::promotion::Promotion;
 use firn_replica::{Channel, Peer, Received, Senders};
 use firn_session::Database;
 use firn_session::server::{
-    ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _,
+    ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _, VoterFacts,
 };
 use firn_txn::Engine;
 use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationService};
 
 use crate::client::{Address, Client, Report, Target};
+use crate::voters::Voters;
 
 /// A server that is silent for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
@@ -30,6 +31,7 @@ const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 pub struct Service {
     database: Database,
     senders: Senders,
+    voters: Arc<Voters>,
     /// Called when the database has been handed over, and is to be closed and opened again.
     handed_over: Box<dyn Fn() + Send + Sync>,
 }
@@ -38,9 +40,10 @@ impl Service {
     pub fn new(
         database: &Database,
         senders: Senders,
+        voters: Arc<Voters>,
         handed_over: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Service> {
-        Arc::new(Service { database: database.clone(), senders, handed_over: Box::new(handed_over) })
+        Arc::new(Service { database: database.clone(), senders, voters, handed_over: Box::new(handed_over) })
     }
 }
 
@@ -60,12 +63,13 @@ impl ReplicationService for Service {
             begun: clock::wall_clock_micros(),
         };
         let engine = self.database.engine();
-        firn_replica::serve(engine, &mut Serving(channel), &self.senders, peer, &*self.handed_over)
+        let control = |message: &[u8]| self.voters.answer(message);
+        firn_replica::serve(engine, &mut Serving(channel), &self.senders, peer, &*self.handed_over, &control)
     }
 }
 
 /// Prints a line for the person who runs the server.
-fn report(line: &str) {
+pub fn report(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
 }
 
@@ -108,12 +112,18 @@ impl Upstream {
     }
 
     /// The same for another server, at `HOST:PORT`: with the same user, password and parameters.
-    fn at(&self, address: &str) -> String {
-        let Some((scheme, rest)) = self.given.split_once("://") else { return address.to_owned() };
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, more) = rest.split_at(end);
-        let credentials = authority.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
-        format!("{scheme}://{credentials}{address}{more}")
+    pub fn at(&self, address: &str) -> Result<Upstream> {
+        let given = match self.given.split_once("://") {
+            None => address.to_owned(),
+            Some((scheme, rest)) => {
+                let end = rest.find(['/', '?']).unwrap_or(rest.len());
+                let (authority, more) = rest.split_at(end);
+                let credentials =
+                    authority.rsplit_once('@').map_or(String::new(), |(user, _)| format!("{user}@"));
+                format!("{scheme}://{credentials}{address}{more}")
+            }
+        };
+        Upstream::parse(&given).map_err(|error| Error::new(SqlState::INVALID_PARAMETER_VALUE, error))
     }
 
     /// Whether it is on this machine, as far as its address says.
@@ -139,6 +149,7 @@ pub fn follow(
     database: &Database,
     directory: &Path,
     upstream: Upstream,
+    voters: &Arc<Voters>,
     name: &str,
     may_diverge: bool,
     ended: impl Fn(FollowingState) + Send + Sync + 'static,
@@ -148,8 +159,14 @@ pub fn follow(
         disk: Arc::new(RealDisk),
         directory: directory.to_owned(),
         connect: Box::new({
-            let name = name.to_owned();
-            move || Ok(Box::new(upstream.connect(&name)?))
+            let (name, voters, engine) = (name.to_owned(), voters.clone(), database.engine().clone());
+            move || {
+                let upstream = match engine.voter() {
+                    Some(_) => &voters.leader()?,
+                    None => &upstream,
+                };
+                Ok(Box::new(upstream.connect(&name)?))
+            }
         }),
         may_diverge,
         report: Box::new(report),
@@ -164,6 +181,9 @@ pub struct Facts {
     senders: Senders,
     archiver: Mutex<Option<Box<dyn Fn() -> ArchiverStatus + Send + Sync>>>,
     following: Option<(FollowingWatch, Upstream)>,
+    voters: Arc<Voters>,
+    /// Begins to vote, once the server has become a voter.
+    begin_to_vote: Box<dyn Fn() + Send + Sync>,
     /// Where other servers reach this one, once it listens: `HOST:PORT`. `None` if that is unknown.
     address: OnceLock<Option<String>>,
 }
@@ -174,12 +194,15 @@ impl Facts {
         database: &Database,
         senders: Senders,
         following: Option<(&Following, &Upstream)>,
+        voters: Arc<Voters>,
+        begin_to_vote: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Facts> {
         // Without the database itself, which holds them.
         let engine = database.engine().clone();
         let following = following.map(|(following, upstream)| (following.watch(), upstream.clone()));
         let (archiver, address) = (Mutex::default(), OnceLock::new());
-        let facts = Arc::new(Facts { engine, senders, archiver, following, address });
+        let begin_to_vote = Box::new(begin_to_vote);
+        let facts = Arc::new(Facts { engine, senders, archiver, following, voters, begin_to_vote, address });
         database.set_replication_facts(facts.clone());
         facts
     }
@@ -230,6 +253,7 @@ impl ReplicationFacts for Facts {
         let facts = |status: firn_replica::SenderStatus| SenderFacts {
             session: status.peer.session,
             name: status.peer.name,
+            voter: status.peer.voter.map(|node| node.0),
             client: status.peer.client,
             begun: status.peer.begun,
             is_catching_up: status.is_catching_up,
@@ -257,6 +281,9 @@ impl ReplicationFacts for Facts {
         longest: Option<Duration>,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<bool> {
+        if self.engine.voter().is_some() && !is_forced {
+            return self.voters.take_over(&self.engine, longest, check);
+        }
         let (watch, upstream) = self.following.as_ref().ok_or_else(no_replica)?;
         let promotion = match is_forced {
             true => Promotion::Forced,
@@ -265,10 +292,43 @@ impl ReplicationFacts for Facts {
                 // The address of loopback is one of this machine alone.
                 let is_reachable = |address: &&String| !is_of_loopback(address) || upstream.is_local();
                 let address = address.filter(is_reachable).ok_or_else(no_address)?;
-                Promotion::Handover { server: upstream.at(address) }
+                Promotion::Handover { server: upstream.at(address)?.given }
             }
         };
         watch.promote(promotion, longest, check).map(|promoted| promoted.is_some())
+    }
+
+    fn become_voter(&self, check: &dyn Fn() -> Result<()>) -> Result<bool> {
+        if self.engine.voter().is_some() {
+            return Ok(false);
+        }
+        let address = self.address.get().and_then(Option::as_ref).ok_or_else(no_address)?;
+        let following = self.following.as_ref().map(|(watch, upstream)| (watch, upstream));
+        self.voters.admit(&self.engine, following, address.clone(), check)?;
+        (self.begin_to_vote)();
+        Ok(true)
+    }
+
+    fn remove_voter(&self, which: &str, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        self.voters.remove(which, check)
+    }
+
+    fn voters(&self) -> Vec<VoterFacts> {
+        let Some((own, cluster)) = self.voters.state() else { return Vec::new() };
+        let senders = self.senders.list();
+        let facts = cluster.voters.iter().map(|(node, member)| VoterFacts {
+            node: *node,
+            name: member.name.clone(),
+            address: member.address.clone(),
+            is_primary: cluster.primary() == Some(NodeId(*node)),
+            is_this: own == NodeId(*node),
+            epoch: cluster.epoch,
+            flushed: senders
+                .iter()
+                .find(|sender| sender.peer.voter == Some(NodeId(*node)))
+                .map(|sender| sender.reached.flushed),
+        });
+        facts.collect()
     }
 }
 

@@ -8,11 +8,12 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use firn_base::disk::{Disk, RealDisk};
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, SqlState};
 use firn_replica::archive::Archiver;
-use firn_replica::following::FollowingState;
+use firn_replica::following::{Following, FollowingState};
 use firn_replica::rejoin::{self, Rejoined, rejoin};
+use firn_replica::voting::{Voting, VotingEnd};
 use firn_replica::{Channel, Senders, Stoppable, join};
 use firn_session::server::{ServerDatabase as _, parse_memory};
 use firn_session::{Config, Database};
@@ -23,6 +24,7 @@ use crate::Failure;
 use crate::cooling::Cooling;
 use crate::replication::{Facts, Service, Upstream, archive, follow};
 use crate::validation::Validation;
+use crate::voters::Voters;
 use crate::watch::Watch;
 
 /// Arguments of `firn serve`.
@@ -105,6 +107,10 @@ pub struct Options {
     /// Where other servers reach this one: needed by a replica that is to be promoted if it listens on all addresses.
     #[arg(long, value_name = "HOST:PORT")]
     advertise: Option<String>,
+    /// How this server connects to other voters, all but the address, if not as to the server of --follow:
+    /// postgres://user@host/?sslmode=…
+    #[arg(long, value_name = "URL", value_parser = follow_argument)]
+    connect_as: Option<Box<Upstream>>,
     /// The name of a replica, which the server that it follows shows in pg_stat_replication.
     #[arg(long, value_name = "NAME", default_value = "replica")]
     name: String,
@@ -146,6 +152,10 @@ enum Event {
     HandedOver,
     /// It was a replica, and is a primary now.
     Promoted,
+    /// It was the primary among voters, and another one is it now.
+    Deposed,
+    /// It was a voter.
+    Removed,
     /// It was to become a primary, which has failed: it is to be opened again, as what its directory says.
     Uncertain,
 }
@@ -166,6 +176,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
     }
     let mut options = options;
     let mut rejoins = options.follow.clone().filter(|_| options.rejoin).map(Rejoins::Requested);
+    let voters = Voters::new(options.data.as_deref(), template(&options)?, &options.name);
     loop {
         // One that could not be rejoined is not tried again and again: each time its sessions would end.
         let mut may_diverge = true;
@@ -179,12 +190,14 @@ pub fn run(options: Options) -> Result<(), Failure> {
             None => None,
         };
         let (event, addresses) =
-            serve(&options, &auth, &tls, (upstream.clone(), may_diverge), &sender, &events)?;
+            serve(&options, &auth, &tls, (upstream.clone(), may_diverge), &voters, &sender, &events)?;
         // What else has happened to the database that was just closed does not matter any more.
         if event == Event::Stop || events.try_iter().any(|event| event == Event::Stop) {
             return Ok(());
         }
-        rejoins = upstream.filter(|_| event == Event::Diverged).map(Rejoins::Automatically);
+        let is_voter = voters.state().is_some();
+        let server = if is_voter { voters.leader().ok().map(Box::new) } else { upstream };
+        rejoins = server.filter(|_| event == Event::Diverged).map(Rejoins::Automatically);
         if let Some(directory) = &options.data {
             join::wait_until_closed(&RealDisk, directory).map_err(Failure::data)?;
         }
@@ -202,6 +215,7 @@ fn serve(
     auth: &Auth,
     tls: &Option<Tls>,
     (upstream, may_diverge): (Option<Box<Upstream>>, bool),
+    voters: &Arc<Voters>,
     sender: &mpsc::Sender<Event>,
     events: &mpsc::Receiver<Event>,
 ) -> Result<(Event, Addresses), Failure> {
@@ -228,6 +242,11 @@ fn serve(
         None => None,
     };
     let senders = Senders::default();
+    match (database.engine().voter(), database.engine().identity()) {
+        (Some(voter), Some(identity)) => voters.open(voter.node, identity).map_err(Failure::data)?,
+        _ => voters.close(),
+    }
+    let may_diverge = may_diverge || database.engine().voter().is_some();
     // Nothing is lost if the server has stopped meanwhile.
     let send = |event| {
         let sender = sender.clone();
@@ -247,14 +266,33 @@ fn serve(
                 FollowingState::Connecting | FollowingState::Receiving | FollowingState::CopyingAnew => {}
             };
             let following =
-                follow(&database, directory, (**upstream).clone(), &options.name, may_diverge, ended);
+                follow(&database, directory, (**upstream).clone(), voters, &options.name, may_diverge, ended);
             Some(following.map_err(Failure::data)?)
         }
         _ => None,
     };
-    let facts = Facts::show(&database, senders.clone(), following.as_ref().zip(upstream.as_deref()));
+    let voting: Arc<Mutex<Option<Voting>>> = Arc::default();
+    let begin_to_vote = {
+        let (engine, voters, voting) = (database.engine().clone(), voters.clone(), voting.clone());
+        let (senders, watch) = (senders.clone(), following.as_ref().map(Following::watch));
+        let [deposed, removed] = [Event::Deposed, Event::Removed].map(|event| Mutex::new(send(event)));
+        let (deposed, removed) = (Arc::new(deposed), Arc::new(removed));
+        move || {
+            let (deposed, removed) = (deposed.clone(), removed.clone());
+            let ended = move |end| match end {
+                VotingEnd::Deposed => deposed.lock()(),
+                VotingEnd::Removed => removed.lock()(),
+            };
+            *voting.lock() = voters.vote(engine.clone(), watch.clone(), senders.clone(), ended);
+        }
+    };
+    if database.engine().voter().is_some() {
+        begin_to_vote();
+    }
+    let followed = following.as_ref().zip(upstream.as_deref());
+    let facts = Facts::show(&database, senders.clone(), followed, voters.clone(), begin_to_vote);
     archiver.iter().for_each(|archiver| facts.set_archiver(archiver));
-    let service = Service::new(&database, senders, send(Event::HandedOver));
+    let service = Service::new(&database, senders, voters.clone(), send(Event::HandedOver));
     let server = match options.flight_only {
         true => None,
         false => Some(serve_postgres(options, &database, service, auth.clone(), tls.clone())?),
@@ -267,7 +305,9 @@ fn serve(
     if options.data.is_none() {
         say("the database is in memory only; see --data");
     }
-    if let Some(upstream) = &upstream {
+    if let Some(voter) = database.engine().voter() {
+        say(format_args!("voter {:016x} of cluster {}", voter.node.0, shown_cluster(&database)));
+    } else if let Some(upstream) = &upstream {
         say(format_args!("following {}", upstream.shown()));
     }
     let report_after = Duration::from_secs(options.report_transactions_after);
@@ -283,6 +323,10 @@ fn serve(
         match events.recv().unwrap_or(Event::Stop) {
             Event::Promoted => {
                 say("promoted: this server is a primary now");
+                if database.engine().voter().is_none() {
+                    *voting.lock() = None;
+                    voters.close();
+                }
                 if let (Some(directory), true) = (&options.archive, database.engine().identity() != cluster) {
                     // The archive of the former cluster ends.
                     archiver.take().into_iter().for_each(Archiver::stop);
@@ -303,6 +347,8 @@ fn serve(
         Event::Superseded => "opening the new copy",
         Event::Diverged => "the server that is followed has another history: rejoining it",
         Event::HandedOver => "handed over: opening the database as that of a replica",
+        Event::Deposed => "another server is the primary now: opening the database as that of a replica",
+        Event::Removed => "this server is no voter any more: opening the database as that of a replica",
         Event::Uncertain => "the promotion has failed: opening the database again",
     });
     drop(watch);
@@ -313,6 +359,7 @@ fn serve(
     if let Some(server) = server {
         server.shutdown();
     }
+    *voting.lock() = None;
     drop(following);
     if options.checkpoint_at_stop && options.data.is_some() && event == Event::Stop {
         database.checkpoint().map_err(Failure::data)?;
@@ -322,11 +369,39 @@ fn serve(
     match event {
         Event::Stop => database.close_at_end().map_err(Failure::data)?,
         // Its files are about to be changed or removed, or it has nothing to write.
-        Event::Superseded | Event::Diverged | Event::HandedOver | Event::Promoted | Event::Uncertain => {
-            drop(database);
-        }
+        Event::Superseded
+        | Event::Diverged
+        | Event::HandedOver
+        | Event::Promoted
+        | Event::Deposed
+        | Event::Removed
+        | Event::Uncertain => drop(database),
     }
     Ok((event, addresses))
+}
+
+/// How the other voters are reached: as the server that the operator has named, but for the address.
+fn template(options: &Options) -> Result<Upstream, Failure> {
+    if let Some(given) = &options.connect_as {
+        return Ok((**given).clone());
+    }
+    let role = match &options.data {
+        Some(directory) if directory.is_dir() => {
+            DirectoryRole::read(&RealDisk, directory).map_err(Failure::data)?
+        }
+        _ => None,
+    };
+    let known = role.and_then(|role| role.option.or(role.upstream));
+    match (&options.follow, known) {
+        (Some(given), _) => Ok((**given).clone()),
+        (None, Some(known)) => Ok(*follow_argument(&known).map_err(Failure::usage)?),
+        (None, None) => Ok(*follow_argument("127.0.0.1").map_err(Failure::usage)?),
+    }
+}
+
+/// The identity of the cluster of a database.
+fn shown_cluster(database: &Database) -> String {
+    database.engine().identity().map_or_else(String::new, |(_, cluster)| cluster.to_string())
 }
 
 /// What a directory is to be opened as.
@@ -416,6 +491,10 @@ fn prepare(
         })?;
         return Ok(if copied { Prepared::Replica(upstream.clone()) } else { Prepared::Stopped });
     };
+    if role.voter.is_some() {
+        // Whom it follows, the voters decide.
+        return Ok(Prepared::Replica(Box::new(template(options)?)));
+    }
     match (&role.upstream, &options.follow) {
         // The operator has named another server than before.
         (Some(_), Some(upstream)) if role.option.as_ref() != Some(&upstream.given) => {

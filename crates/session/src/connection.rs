@@ -565,7 +565,12 @@ impl Connection {
                     Ok(Ran::Rows(rows))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
-                    let reading = Reading::new(transaction, self.synchronous_commit, &self.services);
+                    let reading = Reading::new(
+                        transaction,
+                        self.synchronous_commit,
+                        &self.services,
+                        &self.options.cancel,
+                    );
                     let drawing = Drawing::new(&self.activity, State::Idle);
                     let rows = Rows::own(columns(), "SELECT", *stream, reading, alarm, drawing);
                     Ok(Ran::Outcome(Outcome::Rows(rows)))
@@ -821,7 +826,9 @@ impl Connection {
     /// Waits for the disk, if the session's settings require it.
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
         match self.synchronous_commit {
-            true => self.shared.engine.wait(ticket),
+            true => {
+                self.shared.engine.wait_unless(ticket, &|| self.check_cancel()).map_err(outcome_of_commit)
+            }
             false => Ok(()),
         }
     }
@@ -1008,4 +1015,16 @@ impl Drop for Connection {
         self.leave_block();
         self.services.end_session();
     }
+}
+
+/// The error for a client whose wait for its commit has ended early: that does not mean that it has failed.
+#[cold]
+fn outcome_of_commit(error: Error) -> Error {
+    if error.state() != SqlState::QUERY_CANCELED {
+        return error;
+    }
+    let message =
+        "the wait for the other voters was cancelled, and it is unknown whether the transaction is committed";
+    Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message)
+        .with_detail("It is on the disk of this server, and not yet on those of a majority of the voters.")
 }

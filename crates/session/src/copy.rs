@@ -660,7 +660,8 @@ impl Connection {
         let transaction = self.begin_reader().map_err(|error| timed_out(error, alarm.as_ref()))?;
         let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
-        let reading = Some(Reading::new(transaction, self.synchronous_commit, &self.services));
+        let reading =
+            Some(Reading::new(transaction, self.synchronous_commit, &self.services, &self.options.cancel));
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 

@@ -5,6 +5,7 @@
 
 use crate::server::{
     ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerConnection as _, ServerDatabase as _,
+    VoterFacts,
 };
 use crate::{Connection, Database, Error, SqlState, TransactionStatus, Value};
 use firn_base::disk::RealDisk;
@@ -22,6 +23,7 @@ const HINT: &str = "Write to the server that it follows: db.example:5432.";
 struct Fake {
     receiver: Option<ReceiverFacts>,
     senders: Vec<SenderFacts>,
+    voters: Vec<VoterFacts>,
     is_paused: AtomicBool,
     engine: Mutex<Option<Arc<Engine>>>,
     promotions: Mutex<Vec<(bool, Option<Duration>)>>,
@@ -62,6 +64,23 @@ impl ReplicationFacts for Fake {
         let mut replayer = self.engine.lock().clone().expect("it was set").replayer()?;
         while replayer.replay_next()?.is_some() {}
         replayer.promote(Some(ClusterId::random())).map(|_| true)
+    }
+
+    fn become_voter(&self, check: &dyn Fn() -> Result<()>) -> Result<bool> {
+        check()?;
+        Ok(self.voters.is_empty())
+    }
+
+    fn remove_voter(&self, which: &str, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        check()?;
+        match self.voters.iter().any(|voter| voter.name == which) {
+            true => Ok(()),
+            false => Err(Error::new(SqlState::UNDEFINED_OBJECT, "there is none")),
+        }
+    }
+
+    fn voters(&self) -> Vec<VoterFacts> {
+        self.voters.clone()
     }
 }
 
@@ -493,6 +512,7 @@ fn the_views_show_both_ends_of_a_connection() {
     let sender = SenderFacts {
         session: 77,
         name: "reader".to_owned(),
+        voter: None,
         client: Some(("127.0.0.1".parse().unwrap(), 4711)),
         begun: 5_000_000,
         is_catching_up: false,
@@ -503,6 +523,32 @@ fn the_views_show_both_ends_of_a_connection() {
         lags: [Some(1500), None, Some(3_000_000)],
         reply_time: Some(6_000_000),
     };
+    let voter = VoterFacts {
+        node: 7,
+        name: "reader".to_owned(),
+        address: "b:5432".to_owned(),
+        is_primary: false,
+        is_this: false,
+        epoch: 4,
+        flushed: Some(Lsn(0x20)),
+    };
+    let own = VoterFacts {
+        node: 5,
+        name: "writer".to_owned(),
+        is_primary: true,
+        is_this: true,
+        flushed: None,
+        ..voter.clone()
+    };
+    let voting = SenderFacts { voter: Some(7), ..sender.clone() };
+    let facts = Fake { senders: vec![voting], voters: vec![own, voter], ..Fake::default() };
+    database.set_replication_facts(Arc::new(facts));
+    let sql = "SELECT node_id, role, sync_state FROM firn_replication";
+    assert_eq!(text(&mut connection, sql), "5|primary|- 7|replica|quorum");
+    let sql = "SELECT node_id, name, address, role, epoch, is_this, flush_lsn > '0/0' FROM firn_voters";
+    assert_eq!(text(&mut connection, sql), "5|writer|b:5432|primary|4|t|t 7|reader|b:5432|voter|4|f|t");
+    assert_eq!(text(&mut connection, "SELECT firn_become_voter(), firn_remove_voter('reader')"), "f|t");
+    assert_eq!(state(&mut connection, "SELECT firn_remove_voter('nobody')"), "42704");
     let local = SenderFacts { client: None, is_catching_up: true, session: 78, ..sender.clone() };
     database.set_replication_facts(Arc::new(Fake { senders: vec![sender, local], ..Fake::default() }));
     let sql = "SELECT pid, usesysid, usename, application_name, client_addr, client_hostname, client_port, \

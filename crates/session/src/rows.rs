@@ -12,6 +12,7 @@ use crate::values::{FromRow, check_columns};
 use crate::{Column, CommandTag};
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
+use firn_base::Cancel;
 use firn_base::sync::{Arc, AtomicBool, Mutex, MutexGuard, Ordering, Weak};
 use firn_base::{Error, Result, SqlState, Value};
 use firn_sql::activity::{Activity, State};
@@ -583,12 +584,14 @@ pub(crate) struct Reading {
     /// The session, whose functions may have taken locks and sent notifications, and the number of the statement.
     services: Arc<Services>,
     statement: u64,
+    cancel: Cancel,
 }
 
 impl Reading {
-    /// For the statement that the session runs.
-    pub fn new(transaction: Transaction, waits: bool, services: &Arc<Services>) -> Reading {
-        Reading { transaction, waits, services: services.clone(), statement: services.statement() }
+    /// For the statement that the session runs, which `cancel` ends.
+    pub fn new(transaction: Transaction, waits: bool, services: &Arc<Services>, cancel: &Cancel) -> Reading {
+        let (services, statement) = (services.clone(), services.statement());
+        Reading { transaction, waits, services, statement, cancel: cancel.clone() }
     }
 
     /// Ends the transaction. Returns when all that it has read is durable.
@@ -603,7 +606,10 @@ impl Reading {
             }
             false => self.transaction.commit()?,
         };
-        if self.waits { engine.wait(ticket) } else { Ok(()) }
+        if !self.waits {
+            return Ok(());
+        }
+        engine.wait_unless(ticket, &|| self.cancel.check())
     }
 }
 

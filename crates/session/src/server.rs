@@ -40,7 +40,7 @@ use std::time::Duration;
 
 pub use crate::connection::Ran;
 pub use firn_sql::activity::{
-    ArchiverCounts, ClientCertificate, Encryption, ReceiverFacts, ReplicationFacts, SenderFacts,
+    ArchiverCounts, ClientCertificate, Encryption, ReceiverFacts, ReplicationFacts, SenderFacts, VoterFacts,
 };
 pub use firn_sql::parse::{Numbered, Parsed, number_named_parameters, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};

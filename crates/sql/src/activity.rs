@@ -296,6 +296,39 @@ pub trait ReplicationFacts: Send + Sync {
         longest: Option<Duration>,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<bool>;
+
+    /// Makes the server a voter: the first one if it is a primary, which then begins a cluster. Calls `check` while it waits. Returns false
+    /// if it is one already.
+    ///
+    /// Errors: those of `check`; 55000 if it is a replica that lacks much; 57P03 if no majority is reached.
+    fn become_voter(&self, check: &dyn Fn() -> Result<()>) -> Result<bool>;
+
+    /// Lets a voter, which has this name or address, be none any more.
+    ///
+    /// Errors: those of `check`; 42704 if there is none; 55000 if it is the primary; 57P03 if no majority is reached.
+    fn remove_voter(&self, which: &str, check: &dyn Fn() -> Result<()>) -> Result<()>;
+
+    /// The voters, by number.
+    fn voters(&self) -> Vec<VoterFacts>;
+}
+
+/// A voter.
+#[derive(Clone, PartialEq, Debug)]
+pub struct VoterFacts {
+    /// Its number.
+    pub node: u64,
+    /// The name that its operator has given it.
+    pub name: String,
+    /// Where others reach it.
+    pub address: String,
+    /// Whether it is the primary of the epoch, or is becoming that.
+    pub is_primary: bool,
+    /// Whether it is this server.
+    pub is_this: bool,
+    /// The epoch.
+    pub epoch: u64,
+    /// Up to where it has the log of this server on disk, if it follows it.
+    pub flushed: Option<Lsn>,
 }
 
 /// What a replica has received. Times are in microseconds since 1970 UTC.
@@ -332,6 +365,8 @@ pub struct SenderFacts {
     pub session: u32,
     /// The name that the other side has given itself.
     pub name: String,
+    /// Its number, if it is a voter.
+    pub voter: Option<u64>,
     /// The address and port of the other side, unless it is connected by a Unix domain socket.
     pub client: Option<(IpAddr, u16)>,
     /// When it was connected.

@@ -133,6 +133,11 @@ impl Engine {
         self.replica().map(|replica| replica.upstream.lock().clone())
     }
 
+    /// Notes which server a voter follows now: `HOST:PORT`.
+    pub fn set_upstream(&self, server: &str) {
+        self.replica().into_iter().for_each(|replica| server.clone_into(&mut replica.upstream.lock()));
+    }
+
     /// Error: 25006 in a replica.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -260,8 +265,12 @@ pub(crate) fn begun_in_replica() -> Error {
 
 #[cold]
 fn not_writable(upstream: &str) -> Error {
-    Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, "a replica cannot be changed")
-        .with_hint(format!("Write to the server that it follows: {}.", address_of(upstream)))
+    Error::new(SqlState::READ_ONLY_SQL_TRANSACTION, "a replica cannot be changed").with_hint(
+        match address_of(upstream) {
+            "" => "No primary is known at present.".to_owned(),
+            address => format!("Write to the server that it follows: {address}."),
+        },
+    )
 }
 
 /// The address in a URL or in `HOST:PORT`, without user, password and parameters.

@@ -388,7 +388,7 @@ impl World {
         if let Some(message) = message {
             let mut end = End { outgoing: link.to_replica.clone() };
             let asks = link.serving.is_sending();
-            match link.serving.take(&message, &mut end) {
+            match link.serving.take(&message, &mut end).map(drop) {
                 Ok(()) if link.serving.is_handed_over() => self.end_link(at),
                 Ok(()) if link.serving.has_given_up() => self.successor = at,
                 Ok(()) => {}

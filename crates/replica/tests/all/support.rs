@@ -197,7 +197,9 @@ pub fn connect_with(
         let errors = to_client.clone();
         let mut end = Pipe { sender: Some(to_client), receiver: from_client, server: None, is_cut: cut };
         let peer = Peer { name: String::new(), voter: None, session: 0, client: None, begun: 0 };
-        if let Err(error) = firn_replica::serve(&engine, &mut end, &senders, peer, &handed_over) {
+        if let Err(error) = firn_replica::serve(&engine, &mut end, &senders, peer, &handed_over, &|_| {
+            unreachable!("no voter")
+        }) {
             let _ = errors.send(Err(error));
         }
     });

@@ -14,7 +14,7 @@ use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Epoch, Lsn, NodeId, SqlState};
 use firn_replica::cluster::{
-    Change, Cluster, Duty, End as LogEnd, Lead, Member, Patience, Refusal, Standing, Watch,
+    Change, Cluster, Duty, End as LogEnd, Lead, Member, Outcome, Patience, Standing, Watch,
 };
 use firn_replica::rejoin::{Rejoined, rejoin};
 use firn_replica::{Channel, Peer, Receiver, Senders, Serving, join};
@@ -188,7 +188,7 @@ impl World {
         self.history.last().expect("there is one")
     }
 
-    fn change(&mut self, change: Change) -> Result<(), Refusal> {
+    fn change(&mut self, change: Change) -> Outcome {
         let mut cluster = (**self.cluster()).clone();
         cluster.apply(change)?;
         self.counts.epochs += usize::from(cluster.epoch > self.cluster().epoch);

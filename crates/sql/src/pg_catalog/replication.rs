@@ -6,7 +6,7 @@
 use super::functions::no_session;
 use super::rows::row;
 use super::{Cell, OWNER, Row, Source};
-use crate::activity::{ReceiverFacts, SenderFacts};
+use crate::activity::{ReceiverFacts, ReplicationFacts, SenderFacts, VoterFacts};
 use crate::services::Services;
 use crate::standby::Token;
 use firn_base::sync::Arc;
@@ -14,7 +14,7 @@ use firn_base::{Error, Lsn, Numeric, Result, SqlState, TypeId};
 use firn_txn::Engine;
 use firn_txn::address_of;
 use firn_vector::kernel::scalar::scalar;
-use firn_vector::kernel::{Call, Text};
+use firn_vector::kernel::{Call, Kernel, Text};
 use firn_vector::registry::{
     Body, Function, FunctionId, Kernels, Mode, Parallel, Parameter, RegistryBuilder, Volatility,
 };
@@ -27,25 +27,24 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
         promote(call, true, waits, seconds)
     });
     let kernel = scalar::<(i32,), _>(|call: &mut Call<'_>, (seconds,)| promote(call, false, true, seconds));
-    builder.add(Function {
-        id: FunctionId(9_991),
-        schema: None,
-        name: "firn_switchover".into(),
-        parameters: Box::new([Parameter {
-            ty: TypeId::INT4,
-            name: Some("wait_seconds".into()),
-            mode: Mode::In,
-            default: Some("60".into()),
-        }]),
-        result: TypeId::BOOL,
-        volatility: Volatility::Volatile,
-        is_strict: true,
-        parallel: Parallel::Unsafe,
-        may_be_null: false,
-        can_fail: true,
-        cannot_fail: None,
-        body: Body::Scalar(Kernels { general: Arc::new(kernel), special: Vec::new() }),
+    let wait = Parameter {
+        ty: TypeId::INT4,
+        name: Some("wait_seconds".into()),
+        mode: Mode::In,
+        default: Some("60".into()),
+    };
+    builder.add(changes_server(9_991, "firn_switchover", Box::new([wait]), Arc::new(kernel)));
+    let kernel = scalar::<(), _>(|call: &mut Call<'_>, ()| {
+        let facts = facts_of(call)?;
+        facts.become_voter(&|| call.context.check_cancel())
     });
+    builder.add(changes_server(9_989, "firn_become_voter", Box::default(), Arc::new(kernel)));
+    let voter = Parameter { ty: TypeId::TEXT, name: Some("voter".into()), mode: Mode::In, default: None };
+    let kernel = scalar::<(&str,), _>(|call: &mut Call<'_>, (voter,)| {
+        let facts = facts_of(call)?;
+        facts.remove_voter(voter, &|| call.context.check_cancel()).map(|()| true)
+    });
+    builder.add(changes_server(9_988, "firn_remove_voter", Box::new([voter]), Arc::new(kernel)));
     let kernel = scalar::<(), _>(|call: &mut Call<'_>, ()| {
         let source: Option<&Source> = call.context.session.as_any().downcast_ref();
         let session = source.and_then(Source::session).ok_or_else(no_session)?;
@@ -69,7 +68,33 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
     });
 }
 
+/// A function that changes the role of the server, and returns whether it has.
+fn changes_server(id: u32, name: &str, parameters: Box<[Parameter]>, kernel: Arc<dyn Kernel>) -> Function {
+    Function {
+        // PostgreSQL leaves the numbers from 8000 to 9999 to its developers, and releases none.
+        id: FunctionId(id),
+        schema: None,
+        name: name.into(),
+        parameters,
+        result: TypeId::BOOL,
+        volatility: Volatility::Volatile,
+        is_strict: true,
+        parallel: Parallel::Unsafe,
+        may_be_null: false,
+        can_fail: true,
+        cannot_fail: None,
+        body: Body::Scalar(Kernels { general: kernel, special: Vec::new() }),
+    }
+}
+
 // Functions.
+
+/// What the server of the session does of replication.
+fn facts_of<'c>(call: &'c Call<'_>) -> Result<&'c dyn ReplicationFacts> {
+    let source: Option<&Source> = call.context.session.as_any().downcast_ref();
+    let session = source.and_then(Source::session).ok_or_else(no_session)?;
+    session.sessions().replication().ok_or_else(no_server)
+}
 
 /// Makes the server a primary.
 fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> Result<bool> {
@@ -79,10 +104,7 @@ fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> R
         let message = "\"wait_seconds\" must not be negative or zero";
         return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
     }
-    let facts = session.sessions().replication().ok_or_else(|| {
-        let message = "the database is not open in a server, which could be promoted";
-        Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use firn serve.")
-    })?;
+    let facts = session.sessions().replication().ok_or_else(no_server)?;
     let longest = waits.then(|| Duration::from_secs(u64::from(seconds.unsigned_abs())));
     let is_promoted = facts.promote(is_forced, longest, &|| call.context.check_cancel())?;
     if waits && !is_promoted {
@@ -93,6 +115,12 @@ fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> R
         }
     }
     Ok(is_promoted || !waits)
+}
+
+#[cold]
+fn no_server() -> Error {
+    let message = "the database is not open in a server, whose role could change";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use firn serve.")
 }
 
 fn engine(source: &Source) -> Result<&Engine> {
@@ -214,6 +242,10 @@ fn senders(asking: &Services) -> Vec<SenderFacts> {
     asking.sessions().replication().map_or_else(Vec::new, |facts| facts.senders())
 }
 
+fn voters(asking: &Services) -> Vec<VoterFacts> {
+    asking.sessions().replication().map_or_else(Vec::new, |facts| facts.voters())
+}
+
 /// Microseconds as an interval.
 fn interval(micros: Option<i64>) -> Cell {
     micros.map_or(Cell::Null, Cell::Interval)
@@ -278,6 +310,7 @@ pub(super) fn pg_stat_wal_receiver(source: &Source) -> Vec<Row> {
 /// A row of `firn_replication` in which everything is NULL that is not known.
 #[derive(Default)]
 struct Member {
+    node: Option<u64>,
     name: Option<String>,
     address: Option<String>,
     role: &'static str,
@@ -307,7 +340,7 @@ impl Member {
         let bytes = |from: Lsn, to: Lsn| to.0.saturating_sub(from.0) as i64;
         let lag = self.replayed.zip(self.end).map(|(replayed, end)| bytes(replayed, end));
         row! {
-            "node_id": Cell::Null,
+            "node_id": self.node.map(|node| node as i64),
             "name": self.name,
             "address": self.address,
             "role": self.role,
@@ -340,6 +373,7 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
     let pins: Vec<_> = engine.pinned().into_iter().filter(|pin| !pin.is_broken).collect();
     let running = engine.running();
     let own = Member {
+        node: voters(asking).into_iter().find(|voter| voter.is_this).map(|voter| voter.node),
         oldest_snapshot_age: running.iter().map(|running| running.age.as_micros() as i64).max(),
         pinned: pins.iter().map(|pin| pin.position).min(),
         flushed: Some(Lsn(durable)),
@@ -406,7 +440,8 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
             replayed: Some(sender.replayed),
             lags: sender.lags,
             end: Some(Lsn(durable)),
-            sync_state: Some("async"),
+            node: sender.voter,
+            sync_state: Some(if sender.voter.is_some() { "quorum" } else { "async" }),
             pinned: pin.map(|pin| pin.position),
             last_message: sender.reply_time,
             name: Some(sender.name),
@@ -414,4 +449,23 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
         });
     }
     members.into_iter().map(|member| member.into_row(Lsn(appended))).collect()
+}
+
+/// The voters of the cluster, as far as this server knows.
+pub(super) fn firn_voters(source: &Source) -> Vec<Row> {
+    let Some(asking) = source.session() else { return Vec::new() };
+    let own = asking.engine().durable_lsn();
+    let row = |voter: VoterFacts| {
+        let flushed = if voter.is_this { Some(own) } else { voter.flushed };
+        row! {
+            "node_id": voter.node as i64,
+            "name": voter.name,
+            "address": voter.address,
+            "role": if voter.is_primary { "primary" } else { "voter" },
+            "epoch": voter.epoch as i64,
+            "is_this": voter.is_this,
+            "flush_lsn": flushed.map_or(Cell::Null, position),
+        }
+    };
+    voters(asking).into_iter().map(row).collect()
 }

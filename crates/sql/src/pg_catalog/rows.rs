@@ -56,6 +56,7 @@ pub(crate) fn of(relation: &str) -> Option<fn(&Source) -> Vec<Row>> {
         "firn_blocks" => activity::firn_blocks,
         "firn_dump" => script::firn_dump,
         "firn_replication" => replication::firn_replication,
+        "firn_voters" => replication::firn_voters,
         "firn_stat_aborts" => activity::firn_stat_aborts,
         "firn_stat_commit_latency" => activity::firn_stat_commit_latency,
         "firn_stat_engine" => activity::firn_stat_engine,

@@ -1,0 +1,189 @@
+//! A running voter: a thread that does what the state of the cluster asks of this server ([`Watch`]).
+
+use crate::cluster::{Change, Cluster, Duty, End, Outcome, Patience, Standing, Watch};
+use crate::following::FollowingWatch;
+use crate::promotion::Promotion;
+use crate::senders::Senders;
+use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::thread::{self, JoinHandle};
+use firn_base::{Lsn, NodeId, Result, SqlState, clock};
+use firn_txn::Engine;
+use std::time::Duration;
+
+/// How often the thread looks whether something is to be done.
+const TICK: Duration = Duration::from_millis(10);
+/// How long a voter waits for what, on a network of one site.
+const PATIENCE: Patience = Patience { lease: 600_000, choice: 1_000_000 };
+
+/// What the voters agree on, however they do it.
+pub trait ControlPlane: Send + Sync {
+    /// What this server knows of the cluster. It may be behind.
+    fn state(&self) -> Arc<Cluster>;
+
+    /// Waits until it knows something else, for so long at most.
+    fn wait(&self, known: &Arc<Cluster>, longest: Duration) -> Arc<Cluster>;
+
+    /// Proposes a change, and waits until it is made or refused. Error: 57P03 if that is unknown.
+    fn propose(&self, change: Change) -> Result<Outcome>;
+}
+
+/// Whom a voter follows: `HOST:PORT`. `None` if no primary is known.
+#[derive(Clone, Default, Debug)]
+pub struct Leader(Arc<Mutex<Option<String>>>);
+
+impl Leader {
+    /// Where it is.
+    pub fn address(&self) -> Option<String> {
+        self.0.lock().clone()
+    }
+
+    /// Notes where it is.
+    pub fn set(&self, address: Option<String>) {
+        *self.0.lock() = address;
+    }
+}
+
+/// Why a voter's database is to be closed and opened again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum VotingEnd {
+    /// It was a primary, and another one is it now.
+    Deposed,
+    /// It is no voter any more.
+    Removed,
+}
+
+/// What a voter is made of.
+pub struct Options {
+    /// The database.
+    pub engine: Arc<Engine>,
+    /// What the voters agree on.
+    pub control: Arc<dyn ControlPlane>,
+    /// How it follows; `None` if it was a primary before there were voters.
+    pub following: Option<FollowingWatch>,
+    /// Those who follow it.
+    pub senders: Senders,
+    /// Is told whom to follow.
+    pub leader: Leader,
+    /// Gets lines for the person who runs the server.
+    pub report: Box<dyn Fn(&str) + Send + Sync>,
+    /// Called once when the database is to be closed and opened again.
+    pub ended: Box<dyn Fn(VotingEnd) + Send + Sync>,
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options").finish_non_exhaustive()
+    }
+}
+
+/// A voter, until it is dropped.
+#[derive(Debug)]
+pub struct Voting {
+    is_stopping: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Voting {
+    /// Begins to do what the cluster asks of this voter.
+    pub fn start(options: Options) -> Voting {
+        let is_stopping = Arc::new(AtomicBool::new(false));
+        let stopping = is_stopping.clone();
+        let thread = thread::spawn("firn-voting", move || options.run(&stopping));
+        Voting { is_stopping, thread: Some(thread) }
+    }
+}
+
+impl Drop for Voting {
+    fn drop(&mut self) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        if let Some(thread) = self.thread.take() {
+            // Its panic was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Options {
+    fn run(&self, stopping: &AtomicBool) {
+        let mut watch = Watch::new(PATIENCE, clock::boot_micros());
+        let mut state = self.control.state();
+        let mut reported = String::new();
+        while !stopping.load(Ordering::SeqCst) {
+            if let Some((epoch, at)) = self.following.as_ref().and_then(FollowingWatch::heard) {
+                watch.hear(epoch, at);
+            }
+            let Some(standing) = self.standing() else { return };
+            let duty = watch.duty(&state, &standing, clock::boot_micros());
+            let done = match &duty {
+                Duty::Nothing => Ok(()),
+                Duty::Promise(epoch) => self.engine.promise(*epoch).map(drop),
+                // If it is refused, the state has changed.
+                Duty::Propose(change) => self.control.propose(change.clone()).map(drop),
+                Duty::Lead(epoch) => self.lead(Promotion::Appointed(*epoch)),
+                Duty::Follow(primary) => {
+                    self.follow(&state, *primary);
+                    Ok(())
+                }
+                Duty::Adopt => {
+                    let floor = self.following.as_ref().and_then(FollowingWatch::begun).unwrap_or(Lsn(0));
+                    let voters = state.voters.keys().copied();
+                    let quorum = self.senders.quorum();
+                    quorum.count_by(&self.engine, standing.node, voters, state.version, floor);
+                    Ok(())
+                }
+                Duty::StepDown => return (self.ended)(VotingEnd::Deposed),
+                Duty::Leave => match self.engine.cease_to_vote() {
+                    Ok(()) => return (self.ended)(VotingEnd::Removed),
+                    Err(error) => Err(error),
+                },
+            };
+            match done {
+                Ok(()) => reported.clear(),
+                Err(error) => {
+                    let text = error.to_string();
+                    if reported != text {
+                        (self.report)(&format!("voter: {text}"));
+                        reported = text;
+                    }
+                    clock::sleep(TICK);
+                }
+            }
+            state = match duty {
+                Duty::Nothing | Duty::Follow(_) | Duty::Lead(_) => self.control.wait(&state, TICK),
+                _ => self.control.state(),
+            };
+        }
+    }
+
+    /// What it is; `None` if it is no voter any more.
+    fn standing(&self) -> Option<Standing> {
+        let voter = self.engine.voter()?;
+        let point = self.engine.log_point().ok()?;
+        Some(Standing {
+            node: voter.node,
+            promised: voter.promised,
+            end: End { epoch: point.epoch.0, position: point.lsn.0 },
+            writes: self.engine.written_epoch(),
+            commits_by: self.senders.quorum().version(),
+            is_settled: self.engine.committed_lsn() == self.engine.durable_lsn(),
+        })
+    }
+
+    fn lead(&self, promotion: Promotion) -> Result<()> {
+        self.leader.set(None);
+        let Some(following) = &self.following else { return Ok(()) };
+        match following.promote(promotion, None, &|| Ok(())) {
+            // It has been told already.
+            Err(error) if error.state() == SqlState::OBJECT_IN_USE => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
+    fn follow(&self, state: &Cluster, primary: NodeId) {
+        let address = state.member(primary).map(|member| member.address.clone());
+        if address != self.leader.address() {
+            address.iter().for_each(|address| self.engine.set_upstream(address));
+            self.leader.set(address);
+        }
+    }
+}
