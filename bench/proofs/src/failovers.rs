@@ -36,20 +36,20 @@ pub struct Options {
     seed: Option<u64>,
 }
 
-const SERVERS: usize = 3;
+pub const SERVERS: usize = 3;
 
 /// How long a server may take for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, and the proxy by which all others and its clients reach it.
-struct Node {
-    server: Server,
-    proxy: Proxy,
+pub struct Node {
+    pub server: Server,
+    pub proxy: Proxy,
     data: PathBuf,
 }
 
 impl Node {
-    fn start(firn: &Path, data: PathBuf, follow: Option<&str>) -> std::io::Result<Node> {
+    pub fn start(firn: &Path, data: PathBuf, follow: Option<&str>) -> std::io::Result<Node> {
         // The server advertises the address of the proxy, which forwards to the server.
         let proxy = Proxy::start("127.0.0.1:1")?;
         let server = serve(firn, &data, &proxy.address, follow, false)?;
@@ -57,13 +57,13 @@ impl Node {
         Ok(Node { server, proxy, data })
     }
 
-    fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.server.kill();
         self.proxy.cut();
     }
 
     /// Starts the server again; it follows another one if that is said.
-    fn restart(&mut self, firn: &Path, rejoin: Option<&str>) -> std::io::Result<()> {
+    pub fn restart(&mut self, firn: &Path, rejoin: Option<&str>) -> std::io::Result<()> {
         self.server = serve(firn, &self.data, &self.proxy.address, rejoin, rejoin.is_some())?;
         self.proxy.forward_to(&self.server.address);
         Ok(())
@@ -85,14 +85,37 @@ fn serve(
 
 /// What clients and the main thread share.
 #[derive(Default)]
-struct Shared {
-    addresses: Vec<String>,
-    acknowledged: Mutex<HashSet<i64>>,
+pub struct Shared {
+    pub addresses: Vec<String>,
+    /// The server that does not answer.
+    pub avoided: Mutex<Option<usize>>,
+    pub acknowledged: Mutex<HashSet<i64>>,
     next: AtomicU64,
     is_paused: AtomicBool,
-    is_done: AtomicBool,
+    pub is_done: AtomicBool,
     /// When a commit was acknowledged last, and the longest time without one since this was reset.
-    acknowledgements: Mutex<Option<(Instant, Duration)>>,
+    pub acknowledgements: Mutex<Option<(Instant, Duration)>>,
+}
+
+impl Shared {
+    /// For servers at these addresses.
+    pub fn of(nodes: &[Node]) -> Shared {
+        let addresses = nodes.iter().map(|node| node.proxy.address.clone()).collect();
+        Shared { addresses, ..Shared::default() }
+    }
+
+    /// Commits as long as there is a primary, until everything is done.
+    pub fn run_client(&self) {
+        while !self.is_done.load(Ordering::SeqCst) {
+            for (at, address) in self.addresses.iter().enumerate() {
+                if *self.avoided.lock() != Some(at) {
+                    // It is no primary, or not there.
+                    let _ = work(self, address);
+                }
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// Runs the servers, changes the primary, and compares.
@@ -109,19 +132,10 @@ pub fn run(options: Options) -> Outcome {
         let upstream = nodes[0].proxy.address.clone();
         nodes.push(Node::start(&options.firn, data(at), Some(&upstream))?);
     }
-    let addresses = nodes.iter().map(|node| node.proxy.address.clone()).collect();
-    let shared = Shared { addresses, ..Shared::default() };
+    let shared = Shared::of(&nodes);
     std::thread::scope(|scope| -> Outcome {
         for _ in 0..options.clients {
-            scope.spawn(|| {
-                while !shared.is_done.load(Ordering::SeqCst) {
-                    for address in &shared.addresses {
-                        // It is no primary, or not there.
-                        let _ = work(&shared, address);
-                    }
-                    std::thread::sleep(Duration::from_millis(5));
-                }
-            });
+            scope.spawn(|| shared.run_client());
         }
         let outcome = fail_over(&options, &shared, &mut nodes, &mut random);
         shared.is_done.store(true, Ordering::SeqCst);
@@ -249,19 +263,19 @@ fn promotion(firn: &Path, node: &Node, force: bool) -> Command {
 }
 
 /// Promotes a server, again and again until it is the primary.
-fn promote(firn: &Path, node: &Node, force: bool) -> Outcome {
+pub fn promote(firn: &Path, node: &Node, force: bool) -> Outcome {
     until("a server is promoted", || {
         let is_primary = is_primary(&node.proxy.address).unwrap_or(false);
         is_primary || promotion(firn, node, force).status().is_ok_and(|status| status.success())
     })
 }
 
-fn is_primary(address: &str) -> firn_base::Result<bool> {
+pub fn is_primary(address: &str) -> firn_base::Result<bool> {
     let rows = WireClient::connect(address)?.run_text("SELECT pg_is_in_recovery()")?;
     Ok(rows[0][0] == Value::Boolean(false))
 }
 
-fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
+pub fn until(what: &str, mut is: impl FnMut() -> bool) -> Outcome {
     let begun = Instant::now();
     while !is() {
         if begun.elapsed() > PATIENCE {
@@ -308,7 +322,7 @@ fn contents(address: &str) -> firn_base::Result<BTreeMap<i64, i64>> {
 }
 
 /// Checks that every server has what was acknowledged, and the same.
-fn compare(shared: &Shared, nodes: &mut [Node]) -> Outcome {
+pub fn compare(shared: &Shared, nodes: &mut [Node]) -> Outcome {
     let acknowledged = shared.acknowledged.lock().clone();
     let mut primaries = 0;
     for node in nodes.iter() {

@@ -13,6 +13,7 @@ mod proxy;
 mod replicas;
 mod restart;
 mod server;
+mod voters;
 mod wire_client;
 
 use clap::Parser;
@@ -42,6 +43,8 @@ enum Command {
     Replicas(replicas::Options),
     /// Lets one server after another take over, beside clients, and compares what they have.
     Failovers(failovers::Options),
+    /// Three voters, whose primary is killed, stopped or told to hand over, beside clients; another one takes over by itself.
+    Voters(voters::Options),
     /// Fills the disk of a server, and checks what it has kept. Ends with 77 if no file system can be mounted.
     FullDisk(full_disk::Options),
     /// Random histories of transactions, in process or beside kills, checked for anomalies.
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Backup(options) => backup::run(options),
         Command::Replicas(options) => replicas::run(options),
         Command::Failovers(options) => failovers::run(options),
+        Command::Voters(options) => voters::run(options),
         Command::FullDisk(options) => match full_disk::run(options) {
             Ok(None) => return ExitCode::from(full_disk::UNAVAILABLE),
             outcome => outcome.map(drop),

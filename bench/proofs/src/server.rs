@@ -50,6 +50,13 @@ impl Server {
         self.process.wait().expect("the server is a child of ours");
     }
 
+    /// SIGSTOP: it does nothing, and nobody notices at once; or SIGCONT.
+    pub fn pause(&self, pause: bool) {
+        let signal = if pause { libc::SIGSTOP } else { libc::SIGCONT };
+        // SAFETY: as in `stop`.
+        unsafe { libc::kill(self.process.id() as i32, signal) };
+    }
+
     /// SIGTERM, and a clean end.
     pub fn stop(&mut self) -> Outcome {
         // SAFETY: the call has no memory effects; the process is a child that has not been waited

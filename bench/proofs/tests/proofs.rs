@@ -75,6 +75,17 @@ fn every_server_has_what_was_acknowledged_after_a_hundred_failovers() {
 }
 
 #[test]
+fn voters_have_what_was_acknowledged_after_another_one_has_taken_over_by_itself() {
+    on_a_server("voters", &[]);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn voters_have_what_was_acknowledged_after_a_hundred_failovers() {
+    on_a_server("voters", &["--failovers", "100"]);
+}
+
+#[test]
 fn a_server_on_a_full_disk_keeps_what_it_acknowledged_and_nothing_else() {
     on_a_server("full-disk", &[]);
 }

@@ -46,9 +46,9 @@ const LONGEST_PROPOSAL: Duration = Duration::from_millis(1_500);
 /// How often the leader compares the library's set of voters with that of the cluster.
 const COMPARE_EVERY: Duration = Duration::from_millis(100);
 /// A leader tells the others that it is there so often, …
-const HEARTBEAT_MS: u64 = 100;
+const HEARTBEAT_MS: u64 = 50;
 /// … and without that for so long, another one wants to become it.
-const ELECTION_MS: std::ops::Range<u64> = 300..600;
+const ELECTION_MS: std::ops::Range<u64> = 150..300;
 /// How many entries of its log the library keeps at most before it replaces them by the state.
 const SNAPSHOT_AFTER: u64 = 64;
 
@@ -205,7 +205,8 @@ impl Drop for Control {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
             // What it has not written yet, it has not promised.
-            let _ = runtime.block_on(tokio::time::timeout(LONGEST_PROPOSAL, self.raft.shutdown()));
+            let ended = async { tokio::time::timeout(LONGEST_PROPOSAL, self.raft.shutdown()).await };
+            let _ = runtime.block_on(ended);
             runtime.shutdown_timeout(LONGEST_PROPOSAL);
         }
     }

@@ -24,6 +24,8 @@ use std::time::Duration;
 /// How long to wait before connecting again: at first, and at most.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 const RETRY_AFTER_AT_MOST: Duration = Duration::from_secs(5);
+/// The same for a voter.
+const RETRY_OF_VOTER: Duration = Duration::from_millis(20);
 /// How much is received before it is made durable, if more arrives all the time.
 const BATCH_BYTES: usize = 4 << 20;
 /// A server that has been silent for so long is gone.
@@ -42,6 +44,8 @@ const LONGEST_END: Duration = Duration::from_secs(3);
 const LITTLE_BYTES: u64 = 16 << 20;
 /// How long the replaying thread sleeps at once.
 const REPLAY_WAIT: Duration = Duration::from_millis(100);
+/// The same of a voter, which may be appointed meanwhile.
+const REPLAY_WAIT_OF_VOTER: Duration = Duration::from_millis(10);
 
 /// What a replica does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -365,7 +369,10 @@ impl Shared {
                     _ => {}
                 }
             }
-            self.sleep(pause);
+            // Commits wait for a voter.
+            let is_voter = self.engine.voter().is_some() && pause < RETRY_COPY_AFTER;
+            let pause_now = if is_voter { RETRY_OF_VOTER } else { pause };
+            self.sleep(pause_now);
             pause = RETRY_AFTER_AT_MOST.min(2 * pause);
         }
     }
@@ -545,7 +552,7 @@ impl Shared {
                 let mut status = self.status.lock();
                 (status.replayed_time, status.replay_error) = (Some(end.wall_time), None);
             }
-            None if replayer.wait(REPLAY_WAIT)? == Waited::Closed => return Ok(false),
+            None if replayer.wait(self.replay_wait())? == Waited::Closed => return Ok(false),
             None => {}
         }
         Ok(true)
@@ -585,6 +592,10 @@ impl Shared {
         }
     }
 
+    fn replay_wait(&self) -> Duration {
+        if self.engine.voter().is_some() { REPLAY_WAIT_OF_VOTER } else { REPLAY_WAIT }
+    }
+
     /// Begins an epoch for which this voter has been appointed, and becomes a primary once a majority has its beginning and everything
     /// before it is replayed. Returns false if replay is not to go on now.
     fn replay_in_epoch(&self, replayer: &mut Replayer, epoch: Epoch) -> Result<bool> {
@@ -608,7 +619,7 @@ impl Shared {
             (self.options.ended)(FollowingState::Promoted);
             return Ok(false);
         }
-        Ok(replayed.is_some() || replayer.wait(REPLAY_WAIT)? != Waited::Closed)
+        Ok(replayed.is_some() || replayer.wait(REPLAY_WAIT_OF_VOTER)? != Waited::Closed)
     }
 
     /// Whether replay goes on, and lacks little.

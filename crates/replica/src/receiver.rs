@@ -101,7 +101,9 @@ impl Receiver {
     /// Whether the server still counts: the voter has not promised to follow a later epoch, and was one when it connected.
     pub fn is_current(&self) -> bool {
         let voter = self.engine.voter();
-        voter.map(|voter| voter.node) == self.voter && voter.is_none_or(|voter| self.sender >= voter.promised)
+        let is_known = self.state != State::Greeting;
+        voter.map(|voter| voter.node) == self.voter
+            && voter.is_none_or(|voter| !is_known || self.sender >= voter.promised)
     }
 
     /// Up to where the log of the server is on disk, as far as is known.

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// How often the thread looks whether something is to be done.
 const TICK: Duration = Duration::from_millis(10);
 /// How long a voter waits for what, on a network of one site.
-const PATIENCE: Patience = Patience { lease: 600_000, choice: 1_000_000 };
+const PATIENCE: Patience = Patience { lease: 500_000, choice: 800_000 };
 
 /// What the voters agree on, however they do it.
 pub trait ControlPlane: Send + Sync {

@@ -27,8 +27,21 @@ use rustls::{ClientConnection, StreamOwned};
 use crate::secure::{Begun, Security};
 
 /// How long to wait for a connection to one address, and for each answer until the session begins.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(10);
-const START_PATIENCE: Duration = Duration::from_secs(30);
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Patience {
+    /// Until the connection is there.
+    connect: Duration,
+    /// For each answer until the session begins.
+    start: Duration,
+}
+
+impl Patience {
+    /// For one who waits.
+    pub const USUAL: Patience = Patience { connect: Duration::from_secs(10), start: Duration::from_secs(30) };
+    /// For a server that has others to ask.
+    pub const SHORT: Patience =
+        Patience { connect: Duration::from_millis(300), start: Duration::from_millis(500) };
+}
 
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -47,6 +60,7 @@ pub struct Target {
     pub password: Option<String>,
     pub database: String,
     pub security: Security,
+    pub patience: Patience,
 }
 
 impl Target {
@@ -91,7 +105,7 @@ impl Target {
         };
         let password =
             password.or_else(|| std::env::var("FIRN_PASSWORD").or_else(|_| std::env::var("PGPASSWORD")).ok());
-        Ok(Target { address, user, password, database, security })
+        Ok(Target { address, user, password, database, security, patience: Patience::USUAL })
     }
 }
 
@@ -223,10 +237,14 @@ enum Stream {
 
 impl Stream {
     /// Connects, encrypted as is wanted. Also comes back with what SCRAM can be bound to.
-    fn connect(address: &Address, security: &Security) -> Result<(Stream, Option<Vec<u8>>), Report> {
+    fn connect(
+        address: &Address,
+        security: &Security,
+        patience: Patience,
+    ) -> Result<(Stream, Option<Vec<u8>>), Report> {
         match address {
             Address::Tcp(host, port) => {
-                let connected = connect(host, *port);
+                let connected = connect(host, *port, patience);
                 let stream = connected.and_then(|stream| stream.set_nodelay(true).map(|()| stream));
                 let stream = stream.map_err(|error| {
                     let mut report = Report::local(format!("could not connect to {host}:{port}: {error}"));
@@ -306,11 +324,11 @@ impl Stream {
 }
 
 /// Connects to the first address of a host that answers. Waits for the server are limited from then on.
-fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+fn connect(host: &str, port: u16, patience: Patience) -> io::Result<TcpStream> {
     let mut failure = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(stream) => return limit_silence(&stream, Some(START_PATIENCE)).map(|()| stream),
+        match TcpStream::connect_timeout(&address, patience.connect) {
+            Ok(stream) => return limit_silence(&stream, Some(patience.start)).map(|()| stream),
             Err(error) => failure = error,
         }
     }
@@ -346,7 +364,7 @@ impl Canceller {
     pub fn cancel(&self) {
         let mut request = BytesMut::new();
         frontend::cancel_request(self.process, self.key, &mut request);
-        if let Ok((mut stream, _)) = Stream::connect(&self.address, &self.security) {
+        if let Ok((mut stream, _)) = Stream::connect(&self.address, &self.security, Patience::USUAL) {
             let _ = stream.write_all(&request);
         }
     }
@@ -360,7 +378,7 @@ impl Client {
 
     /// The same with other start-up parameters.
     pub fn connect_with(target: &Target, more: &[(&str, &str)]) -> Result<Client, Report> {
-        let (stream, end_point) = Stream::connect(&target.address, &target.security)?;
+        let (stream, end_point) = Stream::connect(&target.address, &target.security, target.patience)?;
         let mut client = Client {
             stream,
             input: BytesMut::new(),

@@ -5,7 +5,7 @@ use firn_session::server::ServerDatabase as _;
 use firn_wire::{Server, WireConfig};
 
 use crate::Failure;
-use crate::client::{Address, Client, Report, Target};
+use crate::client::{Address, Client, Patience, Report, Target};
 use crate::secure::Security;
 
 /// A database in this process and the server in front of it.
@@ -70,6 +70,7 @@ pub fn connect(target: Option<&str>) -> Result<(Client, Option<Host>), Failure> 
         password: None,
         database: "firn".to_owned(),
         security: Security::default(),
+        patience: Patience::USUAL,
     };
     let client = Client::connect(&target).map_err(|report| Failure::new(plain(&report)))?;
     Ok((client, Some(Host { server, database, _directory: directory })))

@@ -15,7 +15,7 @@ use firn_replica::voting::{ControlPlane, Leader, Options, Voting, VotingEnd};
 use firn_replica::{Senders, ask_voter, greet_voter};
 use firn_txn::{ClusterId, Engine};
 
-use crate::client::{Client, Report};
+use crate::client::{Client, Patience, Report};
 use crate::replication::{Connection, Upstream, report};
 
 /// The folder of the control plane in a database directory.
@@ -72,7 +72,7 @@ impl Voters {
     /// Whom a voter follows, if a primary is known; the error says that none is.
     pub fn leader(&self) -> Result<Upstream> {
         let address = self.leader.address().ok_or_else(no_primary)?;
-        self.template.at(&address)
+        quick(&self.template, &address)
     }
 
     /// Answers a message of another voter.
@@ -231,6 +231,13 @@ fn until_changed(check: &dyn Fn() -> Result<()>, propose: impl Fn() -> Result<Ou
     }
 }
 
+/// Another voter, which is not waited for.
+fn quick(template: &Upstream, address: &str) -> Result<Upstream> {
+    let mut upstream = template.at(address)?;
+    upstream.target.patience = Patience::SHORT;
+    Ok(upstream)
+}
+
 /// Connections to other voters.
 struct Connections {
     template: Upstream,
@@ -240,7 +247,7 @@ struct Connections {
 
 impl Transport for Connections {
     fn connect(&self, address: &str) -> Result<Box<dyn Line>> {
-        let mut connection = Connection::open(&self.template.at(address)?.target, &self.name)?;
+        let mut connection = Connection::open(&quick(&self.template, address)?.target, &self.name)?;
         greet_voter(&mut connection, &self.name, Some(self.identity))?;
         Ok(Box::new(Lines(connection)))
     }
