@@ -45,10 +45,12 @@ openraft::declare_raft_types!(
 const LONGEST_PROPOSAL: Duration = Duration::from_millis(1_500);
 /// How often the leader compares the library's set of voters with that of the cluster.
 const COMPARE_EVERY: Duration = Duration::from_millis(100);
+/// A voter that knows no leader for so many times asks the others whether it is one.
+const ASK_AFTER: u32 = 20;
 /// A leader tells the others that it is there so often, …
-const HEARTBEAT_MS: u64 = 50;
+const HEARTBEAT_MS: u64 = 60;
 /// … and without that for so long, another one wants to become it.
-const ELECTION_MS: std::ops::Range<u64> = 150..300;
+const ELECTION_MS: std::ops::Range<u64> = 200..400;
 /// How many entries of its log the library keeps at most before it replaces them by the state.
 const SNAPSHOT_AFTER: u64 = 64;
 
@@ -117,7 +119,7 @@ impl Control {
         let network = Network { known: known.clone(), transport: transport.clone() };
         let raft = runtime.block_on(Raft::new(node.0, config, network, store.clone(), store));
         let raft = raft.map_err(|error| unusable(&error))?;
-        runtime.spawn(keep_voters(raft.clone(), node.0, known.clone()));
+        runtime.spawn(keep_voters(raft.clone(), node.0, known.clone(), transport.clone()));
         Ok(Control { node, known, raft, transport, runtime: Some(runtime) })
     }
 
@@ -160,6 +162,19 @@ impl Control {
         let (raft, known) = (&self.raft, &self.known);
         let answer = self.runtime().block_on(async {
             let failed = |error: &dyn std::fmt::Display| Answer::Failed(error.to_string());
+            if let Ask::Propose { change: Change::Add { node, member }, .. } = &ask.ask {
+                // Commits would wait for one that cannot be reached.
+                let (node, address, transport) = (*node, member.address.clone(), self.transport.clone());
+                let asked = tokio::task::spawn_blocking(move || {
+                    network::ask(&*transport, &address, Some(node), Ask::State)
+                });
+                match asked.await {
+                    Ok(Ok(Answer::State(_))) => {}
+                    Ok(Ok(_)) => return Answer::Unreachable("another server answers there".to_owned()),
+                    Ok(Err(error)) => return Answer::Unreachable(error.to_string()),
+                    Err(error) => return Answer::Unreachable(error.to_string()),
+                }
+            }
             match ask.ask {
                 Ask::Vote(request) => raft.vote(request).await.map_or_else(|e| failed(&e), Answer::Vote),
                 Ask::Append(request) => {
@@ -225,8 +240,22 @@ pub fn ask_change(transport: &dyn Transport, address: &str, change: Change) -> R
     match network::ask(transport, address, None, Ask::Propose { change, may_forward: true })? {
         Answer::Proposed(outcome) => Ok(outcome),
         Answer::Failed(_) => Err(no_majority()),
+        Answer::Unreachable(error) => Err(unreachable(&error)),
         _ => Err(network::out_of_turn()),
     }
+}
+
+/// Whether a change was refused because the server that it adds cannot be reached.
+pub fn is_unreachable(error: &Error) -> bool {
+    error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE
+}
+
+#[cold]
+fn unreachable(cause: &str) -> Error {
+    let message = "the other voters cannot reach the server at its address";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_detail(cause.to_owned()).with_hint(
+        "--advertise says where others reach a server, --connect-as how a voter connects to others.",
+    )
 }
 
 async fn propose(
@@ -256,24 +285,49 @@ async fn propose(
     }
 }
 
+/// Asks the others whether this voter has been removed while it was away: then nobody tells it.
+fn learn_of_removal(node: u64, known: &Known, transport: &dyn Transport) {
+    let own = known.get();
+    if !own.voters.contains_key(&node) {
+        return;
+    }
+    for (_, member) in own.voters.iter().filter(|(other, _)| **other != node) {
+        match ask_state(transport, &member.address) {
+            // Later than a state in which it is a voter.
+            Ok(state) if state.version > own.version && !state.voters.contains_key(&node) => {
+                return known.set(state);
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Lets the library's set of voters follow that of the cluster, as long as this one leads it.
-async fn keep_voters(raft: Raft<Types>, node: u64, known: Arc<Known>) {
+async fn keep_voters(raft: Raft<Types>, node: u64, known: Arc<Known>, transport: Arc<dyn Transport>) {
+    let mut alone = 0;
     loop {
         tokio::time::sleep(COMPARE_EVERY).await;
         let metrics = raft.metrics().borrow().clone();
+        alone = if metrics.current_leader.is_none() { alone + 1 } else { 0 };
+        if alone == ASK_AFTER {
+            alone = 0;
+            let (known, transport) = (known.clone(), transport.clone());
+            let _ = tokio::task::spawn_blocking(move || learn_of_removal(node, &known, &*transport)).await;
+        }
         if metrics.current_leader != Some(node) {
             continue;
         }
         let cluster = known.get();
         let wanted: BTreeSet<u64> = cluster.voters.keys().copied().collect();
         let membership = metrics.membership_config.membership().clone();
-        let voters: BTreeSet<u64> = membership.voter_ids().collect();
-        if wanted.is_empty() || wanted == voters {
+        // There are two sets if a change has been interrupted.
+        if wanted.is_empty() || *membership.get_joint_config() == [wanted.clone()] {
             continue;
         }
         // It is tried again if it fails.
         for (id, member) in cluster.voters.iter().filter(|(id, _)| membership.get_node(id).is_none()) {
-            let _ = raft.add_learner(*id, BasicNode::new(member.address.clone()), false).await;
+            let added = raft.add_learner(*id, BasicNode::new(member.address.clone()), false);
+            let _ = tokio::time::timeout(LONGEST_PROPOSAL, added).await;
         }
         let change = ChangeMembers::ReplaceAllVoters(wanted);
         let _ = tokio::time::timeout(LONGEST_PROPOSAL, raft.change_membership(change, false)).await;

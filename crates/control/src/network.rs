@@ -15,7 +15,9 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// How long one that cannot be reached is left alone.
-const BACKOFF: Duration = Duration::from_millis(100);
+const BACKOFF: Duration = Duration::from_millis(50);
+/// How often it is looked whether an earlier question is answered.
+const PAUSE: Duration = Duration::from_millis(2);
 /// How long a question may take that the library does not limit.
 const LONGEST_ANSWER: Duration = Duration::from_millis(1_500);
 
@@ -60,6 +62,8 @@ pub(crate) enum Answer {
     Proposed(Outcome),
     State(Cluster),
     Failed(String),
+    /// The server that is to be added does not answer.
+    Unreachable(String),
 }
 
 pub(crate) fn encode(message: &impl Serialize) -> Vec<u8> {
@@ -113,6 +117,17 @@ impl Peer {
         let present = self.known.get().member(NodeId(self.node)).map(|member| member.address.clone());
         let address = present.unwrap_or_else(|| self.address.clone());
         let (transport, line) = (self.transport.clone(), self.line.clone());
+        let unreachable = |error: &dyn std::fmt::Display| {
+            Unreachable::new(&std::io::Error::other(format!("voter {}: {error}", self.node)))
+        };
+        // An earlier question, which was given up, may still wait for its answer: then no more threads are to wait.
+        let begun = tokio::time::Instant::now();
+        while line.try_lock().is_none() {
+            if begun.elapsed() >= longest {
+                return Err(unreachable(&"it has not answered yet"));
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
         let asked = tokio::task::spawn_blocking(move || {
             let mut line = line.lock();
             let mut open = match line.take() {
@@ -123,9 +138,6 @@ impl Peer {
             *line = Some(open);
             serde_json::from_slice::<Answer>(&answer).map_err(|_| out_of_turn())
         });
-        let unreachable = |error: &dyn std::fmt::Display| {
-            Unreachable::new(&std::io::Error::other(format!("voter {}: {error}", self.node)))
-        };
         match asked.await {
             Ok(Ok(Answer::Failed(error))) => Err(unreachable(&error)),
             Ok(Ok(answer)) => Ok(answer),

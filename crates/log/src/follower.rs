@@ -27,6 +27,8 @@ pub struct Follower {
     window: Window,
     point: LogPoint,
     reads: Reads,
+    /// How often segments had changed when those of the window were opened.
+    changes: u64,
 }
 
 /// What a follower may read.
@@ -59,7 +61,8 @@ impl Follower {
             return Err(behind(from.lsn, end.lsn));
         }
         let window = Window::new(VecDeque::new(), from.lsn);
-        let mut follower = Follower { shared, pin, window, point: from, reads: Reads::Committed };
+        let (reads, changes) = (Reads::Committed, shared.written.changes());
+        let mut follower = Follower { shared, pin, window, point: from, reads, changes };
         let is_known = if from.lsn < end.lsn {
             follower.end_by_header(end.lsn)?.is_some() && follower.window.follows(&from)?
         } else {
@@ -190,15 +193,11 @@ impl Follower {
     fn end_by_header(&mut self, durable: Lsn) -> Result<Option<Lsn>> {
         let begin = self.point.lsn;
         let segments = &mut self.window.segments;
-        // The last segment of a log that is received may have ended early since: another epoch has begun. What was read of it was
-        // durable before that.
-        if self.shared.was_received
-            && let Some(last) = segments.back_mut()
-        {
-            match self.shared.written.end_of(&last.header) {
-                Some(end) => last.end = end,
-                None => drop(segments.pop_back()),
-            }
+        // A segment of a log that is received may have ended early since, or have been replaced: another epoch has begun. What was read of it
+        // was durable before that.
+        let changes = self.shared.written.changes();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            segments.clear();
         }
         while segments.front().is_some_and(|first| first.end <= begin) {
             segments.pop_front();

@@ -26,7 +26,7 @@ use crate::format::{
 use firn_base::clock::{Instant, now};
 use firn_base::disk::{Disk, DiskFile, io_error};
 use firn_base::random::Random;
-use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::io;
@@ -89,6 +89,7 @@ pub struct Written {
     used: Mutex<VecDeque<Used>>,
     /// Whether the first segment of the epoch is on disk.
     has_begun: AtomicBool,
+    changes: AtomicU64,
 }
 
 impl Written {
@@ -105,28 +106,42 @@ impl Written {
     /// Notes that a segment of a log that is received has begun. It may take the place of the last one.
     pub fn begin_received(&self, header: SegmentHeader) {
         let mut used = self.used.lock();
-        while used.pop_back_if(|last| last.header.number >= header.number).is_some() {}
+        let mut has_changed = false;
+        while used.pop_back_if(|last| last.header.number >= header.number).is_some() {
+            has_changed = true;
+        }
         if let Some(last) = used.back_mut() {
+            has_changed |= last.end != header.first;
             last.end = header.first;
         }
         used.push_back(Used { header, end: header.end() });
+        if has_changed {
+            self.changes.fetch_add(1, Ordering::AcqRel);
+        }
     }
 
     /// Notes that receiving begins again at a position, without a segment that only begins there.
     pub fn restart(&self, at: Lsn) {
         let mut used = self.used.lock();
+        let mut has_changed = false;
         while used.len() > 1 && used.back().is_some_and(|last| last.header.first >= at) {
             used.pop_back();
+            has_changed = true;
         }
         if let Some(last) = used.back_mut() {
+            has_changed |= last.end != last.header.end();
             last.end = last.header.end();
+        }
+        if has_changed {
+            self.changes.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Where a segment ends; `None` if another one has taken its place, or it has been removed.
-    pub fn end_of(&self, header: &SegmentHeader) -> Option<Lsn> {
-        let used = self.used.lock();
-        used.iter().rev().find(|used| used.header == *header).map(|used| used.end)
+    /// How often a segment that had begun has been replaced, or has ended before its file did, while the log is received. So far a reader may
+    /// use the files that it has opened.
+    pub fn changes(&self) -> u64 {
+        // Acquire: pairs with the store after the change.
+        self.changes.load(Ordering::Acquire)
     }
 
     /// The header of the last segment that begins at a position or before it. `None` if none has been written to.
@@ -289,6 +304,7 @@ impl Segments {
                 directory: directory.to_owned(),
                 used: Mutex::default(),
                 has_begun: AtomicBool::new(is_received),
+                changes: AtomicU64::new(0),
             }),
             ready: VecDeque::new(),
             spares: Vec::new(),
@@ -403,6 +419,7 @@ impl Segments {
             let last = used.iter().map(|used| used.header.epoch).fold(self.epoch, Epoch::max);
             empty.extend(std::iter::from_fn(|| used.pop_back_if(|used| used.header.first > at)));
             used.back_mut().into_iter().for_each(|last| last.end = at);
+            self.written.changes.fetch_add(1, Ordering::AcqRel);
             last
         };
         for empty in empty {

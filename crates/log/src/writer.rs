@@ -143,8 +143,6 @@ pub(crate) struct Shared {
     writer: Mutex<Writer>,
     /// The leader locks it only when it needs another segment.
     segments: Arc<Mutex<Segments>>,
-    /// Whether it was opened to store the groups of another log.
-    pub was_received: bool,
     pub written: Arc<Written>,
     pub spills: Arc<Spills>,
     pins: Arc<Pins>,
@@ -406,7 +404,6 @@ impl Log {
             }),
             written,
             segments,
-            was_received: is_received,
             spills,
             pins: Arc::default(),
             removed: Mutex::new(Removed { superfluous: retained, gone: retained }),

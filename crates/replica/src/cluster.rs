@@ -4,10 +4,11 @@
 //! consensus has it (the crate `control`), and the simulation has a register that all share. Nothing here knows how.
 //!
 //! ```text
-//!             BeginEpoch(e + 1)                     Report by a majority
-//! Led(e, p) ─────────────────────> Choosing(e + 1) ─────────────────────> Led(e + 1, the one with the last log)
-//!                                    │        ^
-//!                                    └────────┘ BeginEpoch(e + 2)
+//!           Suspect by a majority
+//!           or BeginEpoch                        Report by a majority
+//! Led(e, p) ───────────────────> Choosing(e + 1) ────────────────────> Led(e + 1, the one with the last log)
+//!                                  │        ^
+//!                                  └────────┘ BeginEpoch
 //! ```
 //! A voter that learns that an epoch has begun promises to take nothing from an earlier primary, and reports after that where its log
 //! ends. So when a majority has reported, the primary of the epoch before commits nothing any more, and whatever it has committed is in
@@ -18,7 +19,7 @@
 
 use firn_base::{Epoch, NodeId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The state of a cluster of voters.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -33,6 +34,8 @@ pub struct Cluster {
     pub epoch: u64,
     /// Who leads it.
     pub lead: Lead,
+    /// The voters that do not hear its primary.
+    pub suspects: BTreeSet<u64>,
 }
 
 /// A voter.
@@ -87,7 +90,21 @@ pub enum Change {
         /// The epoch in which it writes its log.
         epoch: u64,
     },
-    /// The epoch after this one begins, since its primary is not heard, or gives it up.
+    /// A voter does not hear the primary of an epoch, or hears it again. When a majority does not hear it, the next epoch begins.
+    Suspect {
+        /// The voter.
+        node: u64,
+        /// The epoch.
+        epoch: u64,
+        /// Whether it does not hear it.
+        suspects: bool,
+    },
+    /// Nothing changes, but it is known whether a server is a voter.
+    Confirm {
+        /// Its number.
+        node: u64,
+    },
+    /// The epoch after this one begins: it has no primary, or that one gives it up, or is to.
     BeginEpoch {
         /// The present epoch.
         after: u64,
@@ -185,9 +202,27 @@ impl Cluster {
                 if after != self.epoch || self.voters.is_empty() {
                     return Err(Refusal::Late);
                 }
-                let former = self.primary().map(|node| node.0);
-                self.epoch += 1;
-                self.lead = Lead::Choosing { former, preferred, reports: BTreeMap::new() };
+                self.begin_epoch(preferred);
+            }
+            Change::Suspect { node, epoch, suspects } => {
+                if !self.voters.contains_key(&node) {
+                    return Err(Refusal::Unknown);
+                }
+                if epoch != self.epoch || self.primary().is_none() {
+                    return Err(Refusal::Late);
+                }
+                match suspects {
+                    true => self.suspects.insert(node),
+                    false => self.suspects.remove(&node),
+                };
+                if self.suspects.len() >= self.majority() {
+                    self.begin_epoch(None);
+                }
+            }
+            Change::Confirm { node } => {
+                if !self.voters.contains_key(&node) {
+                    return Err(Refusal::Unknown);
+                }
             }
             Change::Report { node, epoch, end } => {
                 if !self.voters.contains_key(&node) {
@@ -214,10 +249,12 @@ impl Cluster {
                 self.adopted = version;
             }
             Change::Add { node, member } => {
-                self.check_that_voters_may_change()?;
-                if self.voters.insert(node, member).is_none() {
+                // It may be proposed again.
+                if !self.voters.contains_key(&node) {
+                    self.check_that_voters_may_change()?;
                     self.version += 1;
                 }
+                self.voters.insert(node, member);
             }
             Change::Remove { node } => {
                 if !self.voters.contains_key(&node) {
@@ -228,6 +265,7 @@ impl Cluster {
                     return Err(Refusal::IsPrimary);
                 }
                 self.voters.remove(&node);
+                self.suspects.remove(&node);
                 self.version += 1;
             }
             Change::Describe { node, member } => {
@@ -235,6 +273,13 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    fn begin_epoch(&mut self, preferred: Option<u64>) {
+        let former = self.primary().map(|node| node.0);
+        self.epoch += 1;
+        self.lead = Lead::Choosing { former, preferred, reports: BTreeMap::new() };
+        self.suspects.clear();
     }
 
     fn check_that_voters_may_change(&self) -> Result<(), Refusal> {
@@ -275,6 +320,8 @@ pub struct Standing {
     pub promised: Epoch,
     /// Where its log ends.
     pub end: End,
+    /// The latest epoch that it may have begun.
+    pub known: Epoch,
     /// The epoch in which it writes its log, if it does.
     pub writes: Option<Epoch>,
     /// The version of the set of voters by which it commits, and whether all that it has committed is on a majority of that.
@@ -305,6 +352,8 @@ pub struct Watch {
     relied_on_until: u64,
     /// How many epochs have ended without that their primary was heard.
     failures: u32,
+    /// Whether it was a voter, or is known to be none any more.
+    was_member: bool,
 }
 
 impl Watch {
@@ -319,7 +368,13 @@ impl Watch {
             heard: None,
             relied_on_until,
             failures: 0,
+            was_member: false,
         }
+    }
+
+    /// Notes that the voters do not know this one.
+    pub fn note_unknown(&mut self) {
+        self.was_member = true;
     }
 
     /// Notes that the primary of an epoch has been heard.
@@ -352,8 +407,15 @@ impl Watch {
                 },
             };
         }
+        // What it knows of the cluster is older than what it has promised.
+        if own.promised > epoch {
+            return Duty::Nothing;
+        }
+        self.was_member |= cluster.member(own.node).is_some();
         if cluster.member(own.node).is_none() {
             return match primary {
+                // It may be added in a state that it does not know yet.
+                _ if !self.was_member => Duty::Propose(Change::Confirm { node: own.node.0 }),
                 _ if own.promised < epoch => Duty::Promise(epoch),
                 // What it has more than others may have to be cut.
                 _ if own.is_settled => Duty::Leave,
@@ -378,7 +440,7 @@ impl Watch {
                 Some(_) => Duty::Nothing,
                 None if own.promised < epoch => Duty::Promise(epoch),
                 // It has written in this epoch before it was opened: the others may have more of that than it has.
-                None if own.end.epoch >= epoch.0 => {
+                None if own.known >= epoch => {
                     Duty::Propose(Change::BeginEpoch { after: epoch.0, preferred: None })
                 }
                 None => Duty::Lead(epoch),
@@ -389,9 +451,10 @@ impl Watch {
                     Some(heard) => (heard, self.patience.lease),
                     None => (self.since, self.patience.choice << self.failures),
                 };
-                match self.give_up(now, since, patience) {
-                    Duty::Nothing => Duty::Follow(primary),
-                    duty => duty,
+                let suspects = now.saturating_sub(since) > patience;
+                match suspects != cluster.suspects.contains(&own.node.0) {
+                    true => Duty::Propose(Change::Suspect { node: own.node.0, epoch: epoch.0, suspects }),
+                    false => Duty::Follow(primary),
                 }
             }
         }
@@ -441,5 +504,150 @@ impl Watch {
             true => Duty::Propose(Change::BeginEpoch { after: self.epoch.0, preferred: None }),
             false => Duty::Nothing,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str) -> Member {
+        Member { name: name.to_owned(), address: format!("{name}:5432") }
+    }
+
+    /// Voters 1 to 3, of which the first is the primary of epoch 5.
+    fn three() -> Cluster {
+        let mut cluster = Cluster::default();
+        cluster.apply(Change::Found { node: 1, member: member("a"), epoch: 5 }).unwrap();
+        for node in [2, 3] {
+            cluster.apply(Change::Add { node, member: member("b") }).unwrap();
+            assert_eq!(cluster.apply(Change::Add { node: 9, member: member("c") }), Err(Refusal::Busy));
+            // The same again changes nothing.
+            cluster.apply(Change::Add { node, member: member("b") }).unwrap();
+            cluster.apply(Change::Adopt { epoch: 5, version: cluster.version }).unwrap();
+        }
+        assert_eq!((cluster.version, cluster.adopted, cluster.majority()), (3, 3, 2));
+        cluster
+    }
+
+    fn report(node: u64, epoch: u64, end: (u64, u64)) -> Change {
+        Change::Report { node, epoch, end: End { epoch: end.0, position: end.1 } }
+    }
+
+    #[test]
+    fn the_last_log_of_a_majority_leads_by_epoch_and_then_by_position() {
+        let mut cluster = three();
+        cluster.apply(Change::BeginEpoch { after: 5, preferred: None }).unwrap();
+        assert_eq!(cluster.apply(Change::BeginEpoch { after: 5, preferred: None }), Err(Refusal::Late));
+        cluster.apply(report(2, 6, (4, 900))).unwrap();
+        assert_eq!(cluster.primary(), None);
+        assert_eq!(cluster.apply(report(9, 6, (9, 9))), Err(Refusal::Unknown));
+        cluster.apply(report(3, 6, (5, 100))).unwrap();
+        assert_eq!((cluster.epoch(), cluster.primary()), (Epoch(6), Some(NodeId(3))));
+        // It is decided.
+        assert_eq!(cluster.apply(report(1, 6, (5, 999))), Err(Refusal::Late));
+    }
+
+    #[test]
+    fn the_preferred_one_leads_if_no_log_is_longer() {
+        for (longer, chosen) in [(0, 2), (1, 3)] {
+            let mut cluster = three();
+            cluster.apply(Change::BeginEpoch { after: 5, preferred: Some(2) }).unwrap();
+            cluster.apply(report(3, 6, (5, 100 + longer))).unwrap();
+            cluster.apply(report(2, 6, (5, 100))).unwrap();
+            assert_eq!(cluster.primary(), Some(NodeId(chosen)));
+        }
+    }
+
+    #[test]
+    fn an_epoch_ends_when_a_majority_does_not_hear_its_primary() {
+        let mut cluster = three();
+        let suspect = |node, suspects| Change::Suspect { node, epoch: 5, suspects };
+        cluster.apply(suspect(2, true)).unwrap();
+        cluster.apply(suspect(2, true)).unwrap();
+        cluster.apply(suspect(2, false)).unwrap();
+        cluster.apply(suspect(3, true)).unwrap();
+        assert_eq!(cluster.epoch(), Epoch(5));
+        cluster.apply(suspect(2, true)).unwrap();
+        assert_eq!((cluster.epoch(), cluster.primary()), (Epoch(6), None));
+        assert_eq!(cluster.apply(suspect(2, true)), Err(Refusal::Late));
+    }
+
+    #[test]
+    fn the_set_of_voters_changes_by_one_at_a_time_and_never_by_the_primary() {
+        let mut cluster = three();
+        assert_eq!(cluster.apply(Change::Remove { node: 1 }), Err(Refusal::IsPrimary));
+        cluster.apply(Change::Remove { node: 3 }).unwrap();
+        assert_eq!(cluster.apply(Change::Confirm { node: 3 }), Err(Refusal::Unknown));
+        assert_eq!(cluster.apply(Change::Remove { node: 2 }), Err(Refusal::Busy));
+        cluster.apply(Change::Adopt { epoch: 5, version: 4 }).unwrap();
+        cluster.apply(Change::Remove { node: 2 }).unwrap();
+        assert_eq!(cluster.apply(Change::Adopt { epoch: 5, version: 4 }), Err(Refusal::Late));
+    }
+
+    fn standing(node: u64, promised: u64) -> Standing {
+        Standing {
+            node: NodeId(node),
+            promised: Epoch(promised),
+            end: End { epoch: 5, position: 100 },
+            known: Epoch(5),
+            writes: None,
+            commits_by: (0, false),
+            is_settled: true,
+        }
+    }
+
+    #[test]
+    fn a_voter_waits_for_the_lease_before_it_promises_and_reports_after_that() {
+        let mut cluster = three();
+        let mut watch = Watch::new(Patience { lease: 100, choice: 150 }, 0);
+        assert_eq!(watch.duty(&cluster, &standing(2, 5), 10), Duty::Follow(NodeId(1)));
+        watch.hear(Epoch(5), 200);
+        cluster.apply(Change::BeginEpoch { after: 5, preferred: None }).unwrap();
+        assert_eq!(watch.duty(&cluster, &standing(2, 5), 250), Duty::Nothing);
+        assert_eq!(watch.duty(&cluster, &standing(2, 5), 300), Duty::Promise(Epoch(6)));
+        let expected = report(2, 6, (5, 100));
+        assert_eq!(watch.duty(&cluster, &standing(2, 6), 300), Duty::Propose(expected.clone()));
+        cluster.apply(expected).unwrap();
+        assert_eq!(watch.duty(&cluster, &standing(2, 6), 300), Duty::Nothing);
+        // Nobody else reports.
+        let again = Change::BeginEpoch { after: 6, preferred: None };
+        assert_eq!(watch.duty(&cluster, &standing(2, 6), 9_000), Duty::Propose(again));
+        cluster.apply(report(3, 6, (5, 99))).unwrap();
+        assert_eq!(watch.duty(&cluster, &standing(2, 6), 9_000), Duty::Lead(Epoch(6)));
+        // It has begun that epoch before it was opened.
+        let known = Standing { known: Epoch(6), ..standing(2, 6) };
+        let next = Change::BeginEpoch { after: 6, preferred: None };
+        assert_eq!(watch.duty(&cluster, &known, 9_000), Duty::Propose(next));
+    }
+
+    #[test]
+    fn a_deposed_primary_promises_reports_and_steps_down() {
+        let mut cluster = three();
+        let mut watch = Watch::new(Patience { lease: 100, choice: 150 }, 0);
+        let writes = Standing { writes: Some(Epoch(5)), commits_by: (3, true), ..standing(1, 5) };
+        assert_eq!(watch.duty(&cluster, &writes, 0), Duty::Nothing);
+        let other = Standing { commits_by: (2, true), ..writes };
+        assert_eq!(watch.duty(&cluster, &other, 0), Duty::Adopt);
+        cluster.apply(Change::BeginEpoch { after: 5, preferred: Some(2) }).unwrap();
+        assert_eq!(watch.duty(&cluster, &writes, 1), Duty::Promise(Epoch(6)));
+        let promised = Standing { promised: Epoch(6), ..writes };
+        assert_eq!(watch.duty(&cluster, &promised, 1), Duty::Propose(report(1, 6, (5, 100))));
+        cluster.apply(report(1, 6, (5, 100))).unwrap();
+        // The other one gets the rest of the log from it.
+        assert_eq!(watch.duty(&cluster, &promised, 2), Duty::Nothing);
+        assert_eq!(watch.duty(&cluster, &promised, 500), Duty::StepDown);
+    }
+
+    #[test]
+    fn only_a_server_that_was_a_voter_leaves() {
+        let cluster = three();
+        let mut watch = Watch::new(Patience { lease: 100, choice: 150 }, 0);
+        let confirm = Duty::Propose(Change::Confirm { node: 9 });
+        assert_eq!(watch.duty(&cluster, &standing(9, 5), 0), confirm);
+        watch.note_unknown();
+        assert_eq!(watch.duty(&cluster, &standing(9, 5), 0), Duty::Leave);
+        let unsettled = Standing { is_settled: false, ..standing(9, 5) };
+        assert_eq!(watch.duty(&cluster, &unsettled, 0), Duty::Follow(NodeId(1)));
     }
 }

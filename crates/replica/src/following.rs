@@ -274,6 +274,11 @@ impl FollowingWatch {
         *self.0.heard.lock()
     }
 
+    /// Whether it copies the database anew.
+    pub fn is_copying(&self) -> bool {
+        self.0.status.lock().state == FollowingState::CopyingAnew
+    }
+
     /// Where the beginning of the epoch ends for which this voter has been appointed, if it has begun.
     pub fn begun(&self) -> Option<Lsn> {
         *self.0.begun.lock()
@@ -363,6 +368,7 @@ impl Shared {
                         Err(error) => {
                             self.promoting.end_receiving(Err(&error));
                             self.note_error(&error);
+                            self.set_state(FollowingState::Connecting);
                             pause = RETRY_COPY_AFTER;
                         }
                     },
@@ -370,9 +376,12 @@ impl Shared {
                 }
             }
             // Commits wait for a voter.
-            let is_voter = self.engine.voter().is_some() && pause < RETRY_COPY_AFTER;
-            let pause_now = if is_voter { RETRY_OF_VOTER } else { pause };
-            self.sleep(pause_now);
+            let now = match self.engine.voter() {
+                Some(_) if pause == RETRY_COPY_AFTER => RETRY_AFTER_AT_MOST,
+                Some(_) => RETRY_OF_VOTER,
+                None => pause,
+            };
+            self.sleep(now);
             pause = RETRY_AFTER_AT_MOST.min(2 * pause);
         }
     }
@@ -513,8 +522,16 @@ impl Shared {
                     if is_new {
                         (self.options.report)(&format!("the log cannot be replayed: {text}"));
                     }
-                    if self.promoting.replaying().is_some() {
-                        self.promoting.finish(Err(error));
+                    match self.promoting.replaying() {
+                        // It has begun the epoch, and nobody else can lead it: that is tried again.
+                        Some(Succession::InEpoch(_)) if is_passing(&error) && !has_panicked => {}
+                        // What is committed has been decided already.
+                        Some(_) if self.engine.voter().is_some() => {
+                            self.promoting.give_up(error);
+                            return (self.options.ended)(FollowingState::Uncertain);
+                        }
+                        Some(_) => self.promoting.finish(Err(error)),
+                        None => {}
                     }
                     if has_panicked {
                         // A commit may have been replayed in part, which no reader sees.
@@ -628,6 +645,11 @@ impl Shared {
         let lacks = received.saturating_sub(self.engine.visible_lsn().0);
         self.status.lock().replay_error.is_none() && lacks <= LITTLE_BYTES
     }
+}
+
+/// Whether replay may succeed when it is tried again.
+fn is_passing(error: &Error) -> bool {
+    [SqlState::OUT_OF_MEMORY, SqlState::TOO_MANY_CONNECTIONS].contains(&error.state())
 }
 
 #[cold]

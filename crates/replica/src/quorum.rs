@@ -54,10 +54,10 @@ impl Quorum {
         let others = voters.filter(|node| *node != own.0).collect();
         let mut state = self.0.lock();
         let reached = state.counting.take().map(|counting| counting.reached).unwrap_or_default();
+        // First: one that is alone has confirmed everything in advance.
+        engine.confirm_anew();
         let adopting = engine.committed_lsn();
         let counting = Counting { version, others, floor, reached, adopting };
-        // One that is alone has confirmed everything in advance.
-        engine.confirm_anew();
         counting.confirm(engine);
         state.counting = Some(counting);
     }

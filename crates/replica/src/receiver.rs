@@ -10,8 +10,8 @@ use crate::copying::out_of_turn;
 use crate::files::FileWriter;
 use crate::message::{FollowerStatus, PROTOCOL, Reply, Request};
 use firn_base::sync::Arc;
-use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState};
-use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, Folder};
+use firn_base::{Epoch, Error, Lsn, Result, SqlState};
+use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, Folder, Sender};
 
 /// What a replica may lack when it takes over: so much is sent in a moment.
 const CLOSE_BYTES: u64 = 16 << 20;
@@ -28,14 +28,11 @@ pub struct Receiver {
     available: Lsn,
     /// When the server has sent its last position, by its clock. In microseconds since 1970 UTC.
     sent_at: Option<i64>,
-    /// The epoch in which the server writes its log.
-    sender: Epoch,
+    sender: Sender,
     /// The last heartbeat of the server.
     heartbeat: u64,
     /// Up to where the log of the server is committed, as far as is known.
     committed: Lsn,
-    /// Which voter it is, if it is one.
-    voter: Option<NodeId>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -81,10 +78,9 @@ impl Receiver {
             is_of_primary: false,
             available: Lsn(0),
             sent_at: None,
-            sender: Epoch(0),
+            sender: Sender { epoch: Epoch(0), voter },
             heartbeat: 0,
             committed: Lsn(0),
-            voter,
         })
     }
 
@@ -95,15 +91,15 @@ impl Receiver {
 
     /// The epoch in which the server writes its log.
     pub fn sender(&self) -> Epoch {
-        self.sender
+        self.sender.epoch
     }
 
     /// Whether the server still counts: the voter has not promised to follow a later epoch, and was one when it connected.
     pub fn is_current(&self) -> bool {
         let voter = self.engine.voter();
         let is_known = self.state != State::Greeting;
-        voter.map(|voter| voter.node) == self.voter
-            && voter.is_none_or(|voter| !is_known || self.sender >= voter.promised)
+        voter.map(|voter| voter.node) == self.sender.voter
+            && voter.is_none_or(|voter| !is_known || self.sender.epoch >= voter.promised)
     }
 
     /// Up to where the log of the server is on disk, as far as is known.
@@ -127,12 +123,13 @@ impl Receiver {
                 if self.engine.identity() != Some((database, cluster)) {
                     return Err(another_cluster());
                 }
-                if let Some(voter) = self.engine.voter()
-                    && epoch < voter.promised
-                {
-                    return Err(not_yet(epoch));
+                match self.engine.voter() {
+                    Some(voter) if epoch < voter.promised => return Err(not_yet(epoch)),
+                    // What is taken from it counts in its epoch.
+                    Some(voter) if epoch > voter.promised => drop(self.engine.promise(epoch)?),
+                    _ => {}
                 }
-                self.sender = epoch;
+                self.sender.epoch = epoch;
                 channel.send(&[&Request::Follow { from: self.engine.received()? }.encode()])?;
                 channel.flush()?;
                 (self.state, self.is_of_primary) = (State::Asked, is_primary);

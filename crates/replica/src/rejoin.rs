@@ -25,7 +25,7 @@ use firn_base::disk::Disk;
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
 use firn_log::{DatabaseId, LogCopy, LogPoint, Reader};
-use firn_txn::{CopiedManifest, DirectoryRole, Folders, MANIFEST, REJOINING};
+use firn_txn::{CopiedManifest, DirectoryRole, Folders, MANIFEST, REJOINING, Voter};
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,10 +85,16 @@ pub fn rejoin(
     if !server.is_primary {
         return Err(no_primary());
     }
+    // In another cluster it is no voter. In the same one, what is taken from the server counts in its epoch.
+    let voter = voter.filter(|_| role.as_ref().is_some_and(|role| role.cluster == server.cluster));
     if voter.is_some_and(|voter| server.epoch < voter.promised) {
         return Err(not_yet(server.epoch));
     }
+    let voter = voter.map(|voter| Voter { promised: server.epoch, ..voter });
     let role = role.filter(|role| role.database == server.database).ok_or_else(another_database)?;
+    if voter.is_some() {
+        DirectoryRole { voter, ..role.clone() }.write(&**disk, directory)?;
+    }
     let lock = join::lock(&**disk, directory)?;
     let bytes = disk.read(&directory.join(MANIFEST))?;
     let manifest = CopiedManifest::decode(&bytes, &directory.join(MANIFEST))?;
@@ -120,7 +126,7 @@ pub fn rejoin(
     }
     let (upstream, option) =
         (Some(upstream.to_owned()), option.map(str::to_owned).or_else(|| role.option.clone()));
-    DirectoryRole { cluster: server.cluster, upstream, option, ..role }.write(&**disk, directory)?;
+    DirectoryRole { cluster: server.cluster, upstream, option, voter, ..role }.write(&**disk, directory)?;
     disk.remove(&marker)?;
     disk.sync_directory(directory)?;
     Ok(kept.unwrap_or(Rejoined::Copied))

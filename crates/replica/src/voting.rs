@@ -1,6 +1,6 @@
 //! A running voter: a thread that does what the state of the cluster asks of this server ([`Watch`]).
 
-use crate::cluster::{Change, Cluster, Duty, End, Outcome, Patience, Standing, Watch};
+use crate::cluster::{Change, Cluster, Duty, End, Outcome, Patience, Refusal, Standing, Watch};
 use crate::following::FollowingWatch;
 use crate::promotion::Promotion;
 use crate::senders::Senders;
@@ -64,6 +64,8 @@ pub struct Options {
     pub senders: Senders,
     /// Is told whom to follow.
     pub leader: Leader,
+    /// The server at an address, with what is needed to connect to it.
+    pub url: Box<dyn Fn(&str) -> String + Send + Sync>,
     /// Gets lines for the person who runs the server.
     pub report: Box<dyn Fn(&str) + Send + Sync>,
     /// Called once when the database is to be closed and opened again.
@@ -112,30 +114,43 @@ impl Options {
             if let Some((epoch, at)) = self.following.as_ref().and_then(FollowingWatch::heard) {
                 watch.hear(epoch, at);
             }
+            if self.following.as_ref().is_some_and(FollowingWatch::is_copying) {
+                // The copy comes from the primary, which is there.
+                watch.hear(state.epoch(), clock::boot_micros());
+            }
             let Some(standing) = self.standing() else { return };
             let duty = watch.duty(&state, &standing, clock::boot_micros());
             let done = match &duty {
                 Duty::Nothing => Ok(()),
                 Duty::Promise(epoch) => self.engine.promise(*epoch).map(drop),
-                // If it is refused, the state has changed.
-                Duty::Propose(change) => self.control.propose(change.clone()).map(drop),
+                Duty::Propose(change) => self.control.propose(change.clone()).map(|outcome| {
+                    // If it is refused otherwise, the state has changed.
+                    if outcome == Err(Refusal::Unknown) {
+                        watch.note_unknown();
+                    }
+                }),
                 Duty::Lead(epoch) => self.lead(Promotion::Appointed(*epoch)),
                 Duty::Follow(primary) => {
                     self.follow(&state, *primary);
                     Ok(())
                 }
                 Duty::Adopt => {
-                    let floor = self.following.as_ref().and_then(FollowingWatch::begun).unwrap_or(Lsn(0));
+                    // One that was a primary before there were voters has committed all that it has written.
+                    let floor = self.begun().unwrap_or(Lsn(0));
                     let voters = state.voters.keys().copied();
                     let quorum = self.senders.quorum();
                     quorum.count_by(&self.engine, standing.node, voters, state.version, floor);
                     Ok(())
                 }
                 Duty::StepDown => return (self.ended)(VotingEnd::Deposed),
-                Duty::Leave => match self.engine.cease_to_vote() {
-                    Ok(()) => return (self.ended)(VotingEnd::Removed),
-                    Err(error) => Err(error),
-                },
+                Duty::Leave => {
+                    // Whom it follows as a replica.
+                    state.primary().into_iter().for_each(|primary| self.follow(&state, primary));
+                    match self.engine.cease_to_vote() {
+                        Ok(()) => return (self.ended)(VotingEnd::Removed),
+                        Err(error) => Err(error),
+                    }
+                }
             };
             match done {
                 Ok(()) => reported.clear(),
@@ -155,6 +170,11 @@ impl Options {
         }
     }
 
+    /// Where the beginning of the epoch ends for which it has been appointed, if it was.
+    fn begun(&self) -> Option<Lsn> {
+        self.following.as_ref().and_then(FollowingWatch::begun)
+    }
+
     /// What it is; `None` if it is no voter any more.
     fn standing(&self) -> Option<Standing> {
         let voter = self.engine.voter()?;
@@ -163,7 +183,12 @@ impl Options {
             node: voter.node,
             promised: voter.promised,
             end: End { epoch: point.epoch.0, position: point.lsn.0 },
-            writes: self.engine.written_epoch(),
+            known: self.engine.known_epoch(),
+            // A replica that begins an epoch, once it is known where that begins.
+            writes: self
+                .engine
+                .written_epoch()
+                .filter(|_| !self.engine.is_replica() || self.begun().is_some()),
             commits_by: self.senders.quorum().version(),
             is_settled: self.engine.committed_lsn() == self.engine.durable_lsn(),
         })
@@ -182,7 +207,7 @@ impl Options {
     fn follow(&self, state: &Cluster, primary: NodeId) {
         let address = state.member(primary).map(|member| member.address.clone());
         if address != self.leader.address() {
-            address.iter().for_each(|address| self.engine.set_upstream(address));
+            address.iter().for_each(|address| self.engine.set_upstream(&(self.url)(address)));
             self.leader.set(address);
         }
     }

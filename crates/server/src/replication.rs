@@ -299,13 +299,17 @@ impl ReplicationFacts for Facts {
     }
 
     fn become_voter(&self, check: &dyn Fn() -> Result<()>) -> Result<bool> {
-        if self.engine.voter().is_some() {
+        if self.engine.voter().is_some_and(|voter| self.voters.knows(voter.node)) {
             return Ok(false);
         }
-        let address = self.address.get().and_then(Option::as_ref).ok_or_else(no_address)?;
         let following = self.following.as_ref().map(|(watch, upstream)| (watch, upstream));
-        self.voters.admit(&self.engine, following, address.clone(), check)?;
-        (self.begin_to_vote)();
+        // The address of loopback is one of this machine alone.
+        let is_reachable = |address: &&String| {
+            !is_of_loopback(address) || following.is_none_or(|(_, upstream)| upstream.is_local())
+        };
+        let address = self.address.get().and_then(Option::as_ref).filter(is_reachable);
+        let address = address.ok_or_else(no_address)?.clone();
+        self.voters.admit(&self.engine, following, address, &*self.begin_to_vote, check)?;
         Ok(true)
     }
 
@@ -344,7 +348,7 @@ fn no_replica() -> Error {
 
 #[cold]
 fn no_address() -> Error {
-    let message = "the primary, which is to follow this server, would not know its address";
+    let message = "other servers would not know the address of this one";
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
         .with_hint("Start this server with --advertise HOST:PORT.")
 }

@@ -181,12 +181,13 @@ pub fn run(options: Options) -> Result<(), Failure> {
         // One that could not be rejoined is not tried again and again: each time its sessions would end.
         let mut may_diverge = true;
         let upstream = match &options.data {
-            Some(directory) => match prepare(&options, directory, rejoins.take(), &mut may_diverge, &events)?
-            {
-                Prepared::Primary => None,
-                Prepared::Replica(upstream) => Some(upstream),
-                Prepared::Stopped => return Ok(()),
-            },
+            Some(directory) => {
+                match prepare(&options, directory, rejoins.take(), &voters, &mut may_diverge, &events)? {
+                    Prepared::Primary => None,
+                    Prepared::Replica(upstream) => Some(upstream),
+                    Prepared::Stopped => return Ok(()),
+                }
+            }
             None => None,
         };
         let (event, addresses) =
@@ -195,9 +196,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
         if event == Event::Stop || events.try_iter().any(|event| event == Event::Stop) {
             return Ok(());
         }
-        let is_voter = voters.state().is_some();
-        let server = if is_voter { voters.leader().ok().map(Box::new) } else { upstream };
-        rejoins = server.filter(|_| event == Event::Diverged).map(Rejoins::Automatically);
+        rejoins = upstream.filter(|_| event == Event::Diverged).map(Rejoins::Automatically);
         if let Some(directory) = &options.data {
             join::wait_until_closed(&RealDisk, directory).map_err(Failure::data)?;
         }
@@ -352,6 +351,10 @@ fn serve(
         Event::Uncertain => "the promotion has failed: opening the database again",
     });
     drop(watch);
+    if event == Event::Stop {
+        // Nobody waits for other voters any more.
+        database.engine().end_waits();
+    }
     // The two are independent; what either leaves open is rolled back when it returns.
     if let Some(flight) = flight {
         flight.shutdown();
@@ -361,7 +364,9 @@ fn serve(
     }
     *voting.lock() = None;
     drop(following);
-    if options.checkpoint_at_stop && options.data.is_some() && event == Event::Stop {
+    // That of a voter is written when it is closed, if everything is committed.
+    let is_voter = database.engine().voter().is_some();
+    if options.checkpoint_at_stop && options.data.is_some() && event == Event::Stop && !is_voter {
         database.checkpoint().map_err(Failure::data)?;
     }
     // Nothing is written to the log any more.
@@ -436,6 +441,7 @@ fn prepare(
     options: &Options,
     directory: &Path,
     rejoins: Option<Rejoins>,
+    voters: &Voters,
     may_diverge: &mut bool,
     events: &mpsc::Receiver<Event>,
 ) -> Result<Prepared, Failure> {
@@ -446,6 +452,16 @@ fn prepare(
     let interrupted =
         interrupted.map(|server| follow_argument(&server)).transpose().map_err(Failure::usage)?;
     let role = DirectoryRole::read(&*disk, directory).map_err(Failure::data)?;
+    let is_requested = matches!(rejoins, Some(Rejoins::Requested(_)));
+    if let Some(role) = role.as_ref().filter(|role| role.voter.is_some() && !is_requested) {
+        if (rejoins.is_some() || interrupted.is_some())
+            && !rejoin_voters(options, directory, role, voters, events)?
+        {
+            return Ok(Prepared::Stopped);
+        }
+        // Whom it follows, the voters decide.
+        return Ok(Prepared::Replica(Box::new(template(options)?)));
+    }
     if let Some(rejoins) = rejoins.filter(|_| role.is_some()).or(interrupted.map(Rejoins::Again)) {
         let is_requested = matches!(rejoins, Rejoins::Requested(_));
         let is_automatic = matches!(rejoins, Rejoins::Automatically(_));
@@ -464,16 +480,7 @@ fn prepare(
                 *may_diverge = false;
                 return Ok(());
             }
-            let rejoined = rejoined?;
-            say(match rejoined {
-                Rejoined::Unchanged => format!("{} has all commits of this server", upstream.shown()),
-                Rejoined::Cut { from, to } => format!(
-                    "{} bytes of the log were given up, which {} does not have",
-                    from.0 - to.0,
-                    upstream.shown()
-                ),
-                Rejoined::Copied => format!("the database of {} was copied anew", upstream.shown()),
-            });
+            say_rejoined(rejoined?, &upstream);
             Ok(())
         })?;
         return Ok(if rejoined { Prepared::Replica(upstream) } else { Prepared::Stopped });
@@ -491,10 +498,6 @@ fn prepare(
         })?;
         return Ok(if copied { Prepared::Replica(upstream.clone()) } else { Prepared::Stopped });
     };
-    if role.voter.is_some() {
-        // Whom it follows, the voters decide.
-        return Ok(Prepared::Replica(Box::new(template(options)?)));
-    }
     match (&role.upstream, &options.follow) {
         // The operator has named another server than before.
         (Some(_), Some(upstream)) if role.option.as_ref() != Some(&upstream.given) => {
@@ -532,6 +535,69 @@ fn prepare(
             Ok(Prepared::Replica(upstream))
         }
     }
+}
+
+/// Cuts the log of a voter where it leaves that of the present primary. Tries again, since that may change, until the directory can be opened.
+/// False if this server is to stop.
+fn rejoin_voters(
+    options: &Options,
+    directory: &Path,
+    role: &DirectoryRole,
+    voters: &Voters,
+    events: &mpsc::Receiver<Event>,
+) -> Result<bool, Failure> {
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let voter = role.voter.expect("it is that of a voter");
+    voters.open(voter.node, (role.database, role.cluster)).map_err(Failure::data)?;
+    let is_stopped = Cell::new(false);
+    let stop = || {
+        if events.try_iter().any(|event| event == Event::Stop) {
+            is_stopped.set(true);
+        }
+        is_stopped.get()
+    };
+    let mut reported = String::new();
+    while !stop() {
+        let rejoined = voters.primary().and_then(|primary| {
+            let connect = || primary.connect(&options.name).map(|it| Box::new(it) as Box<dyn Channel>);
+            rejoin(&disk, directory, &connect, &stop, &primary.given, None, &options.name)
+                .map(|rejoined| (rejoined, primary))
+        });
+        match rejoined {
+            Ok((rejoined, primary)) => {
+                say_rejoined(rejoined, &primary);
+                return Ok(true);
+            }
+            Err(error) => {
+                let is_whole = rejoin::interrupted(&*disk, directory).map_err(Failure::data)?.is_none();
+                let text = error.to_string();
+                if text != reported {
+                    say(format_args!("the primary cannot be rejoined: {text}"));
+                    reported = text;
+                }
+                if is_whole {
+                    // It is opened as it is, and follows whoever is the primary then.
+                    std::thread::sleep(Duration::from_millis(100));
+                    return Ok(!stop());
+                }
+                std::thread::sleep(Duration::from_millis(200));
+            }
+        }
+    }
+    Ok(false)
+}
+
+/// Says what has become of a database that has rejoined.
+fn say_rejoined(rejoined: Rejoined, upstream: &Upstream) {
+    say(match rejoined {
+        Rejoined::Unchanged => format!("{} has all commits of this server", upstream.shown()),
+        Rejoined::Cut { from, to } => format!(
+            "{} bytes of the log were given up, which {} does not have",
+            from.0 - to.0,
+            upstream.shown()
+        ),
+        Rejoined::Copied => format!("the database of {} was copied anew", upstream.shown()),
+    });
 }
 
 /// Does something with a server, and waits for it if it cannot be reached. False if this server is to stop.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, NodeId, Result, SqlState, clock, random};
-use firn_control::{Control, Line, Transport, ask_change, ask_state};
+use firn_control::{Control, Line, Transport, ask_change, ask_state, is_unreachable};
 use firn_log::DatabaseId;
 use firn_replica::cluster::{Change, Cluster, Member, Outcome, Refusal};
 use firn_replica::following::{FollowingState, FollowingWatch};
@@ -75,6 +75,14 @@ impl Voters {
         quick(&self.template, &address)
     }
 
+    /// The present primary, if it is another voter, as far as is known.
+    pub fn primary(&self) -> Result<Upstream> {
+        let (own, cluster) = self.state().ok_or_else(no_voter)?;
+        let primary = cluster.primary().filter(|primary| *primary != own);
+        let member = primary.and_then(|primary| cluster.member(primary)).ok_or_else(no_primary)?;
+        quick(&self.template, &member.address)
+    }
+
     /// Answers a message of another voter.
     pub fn answer(&self, message: &[u8]) -> Result<Vec<u8>> {
         let control = self.control.lock().clone();
@@ -99,19 +107,29 @@ impl Voters {
         ended: impl Fn(VotingEnd) + Send + Sync + 'static,
     ) -> Option<Voting> {
         let control = self.control.lock().clone()?;
-        self.leader.set(None);
         let (leader, report, ended) = (self.leader.clone(), Box::new(report), Box::new(ended));
-        Some(Voting::start(Options { engine, control, following, senders, leader, report, ended }))
+        let template = self.template.clone();
+        let url = Box::new(move |address: &str| {
+            template.at(address).map_or_else(|_| address.to_owned(), |server| server.given)
+        });
+        Some(Voting::start(Options { engine, control, following, senders, leader, url, report, ended }))
     }
 
-    /// Makes an open database that of a voter, which others reach at an address.
+    /// Whether a server is a voter as far as this one knows.
+    pub fn knows(&self, node: NodeId) -> bool {
+        self.state().is_some_and(|(_, cluster)| cluster.member(node).is_some())
+    }
+
+    /// Makes an open database that of a voter, which others reach at an address. It is one already if that was interrupted.
     ///
-    /// Errors: 55000 if it is a replica that lacks much; 57P03 if there is no majority.
+    /// Errors: 55000 if it is a replica that lacks much, or the others do not reach it; 57P03 if there is no majority, after which it may be
+    /// one nevertheless: then it is to be called again.
     pub fn admit(
         &self,
         engine: &Engine,
         following: Option<(&FollowingWatch, &Upstream)>,
         address: String,
+        begin_to_vote: &dyn Fn(),
         check: &dyn Fn() -> Result<()>,
     ) -> Result<()> {
         let identity = engine.identity().ok_or_else(in_memory)?;
@@ -123,8 +141,18 @@ impl Voters {
             control.found(member, epoch.0)?;
             engine.begin_to_vote(node, epoch)?;
             *self.control.lock() = Some(Arc::new(control));
+            begin_to_vote();
             return Ok(());
         };
+        let server = upstream.shown();
+        let transport = self.transport(identity);
+        let propose = |node: NodeId| {
+            let change = Change::Add { node: node.0, member: member.clone() };
+            until_changed(check, || ask_change(&*transport, &server, change.clone()))
+        };
+        if let Some(voter) = engine.voter() {
+            return propose(voter.node);
+        }
         let status = watch.status();
         if status.state != FollowingState::Receiving
             || status.available.0.saturating_sub(status.reached.received.0) > LITTLE_BYTES
@@ -132,8 +160,6 @@ impl Voters {
             let message = "the replica is not connected to its primary, or lacks much of its log";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        let server = upstream.shown();
-        let transport = self.transport(identity);
         let mut cluster = ask_state(&*transport, &server);
         if cluster.as_ref().map_or(true, |cluster| cluster.voters.is_empty()) {
             // The first voter is the primary.
@@ -145,14 +171,19 @@ impl Voters {
         let cluster = cluster?;
         // First, so that it counts only with what it has.
         engine.begin_to_vote(node, cluster.epoch())?;
-        let admitted = self.begin(node, identity).and_then(|control| {
-            *self.control.lock() = Some(Arc::new(control));
-            let change = Change::Add { node: node.0, member };
-            until_changed(check, || ask_change(&*transport, &server, change.clone()))
-        });
-        admitted.inspect_err(|_| {
-            // Whether it has been added is unknown: what it does not know to be committed it keeps apart.
-            if engine.cease_to_vote().is_ok() {
+        match self.begin(node, identity) {
+            Ok(control) => *self.control.lock() = Some(Arc::new(control)),
+            Err(error) => {
+                let _ = engine.cease_to_vote();
+                return Err(error);
+            }
+        }
+        // Whom it follows until it knows more.
+        self.leader.set(Some(server.clone()));
+        begin_to_vote();
+        propose(node).inspect_err(|error| {
+            // If it is unknown whether it has been added, it remains a voter that asks for that.
+            if is_unreachable(error) && engine.cease_to_vote().is_ok() {
                 self.close();
             }
         })
@@ -164,10 +195,18 @@ impl Voters {
     pub fn remove(&self, which: &str, check: &dyn Fn() -> Result<()>) -> Result<()> {
         let control = self.control.lock().clone().ok_or_else(no_voter)?;
         let state = control.state();
-        let found = state.voters.iter().find(|(node, member)| {
-            member.name == which || member.address == which || format!("{node:016x}") == which
+        let mut found = state.voters.iter().filter(|(node, member)| {
+            member.name == which
+                || member.address == which
+                || u64::from_str_radix(which, 16).is_ok_and(|number| number == **node)
         });
-        let Some((node, _)) = found else {
+        let (first, second) = (found.next(), found.next());
+        if second.is_some() {
+            let message = format!("more than one voter is named \"{which}\"");
+            return Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, message)
+                .with_hint("Say its address, as \"firn cluster status\" shows it."));
+        }
+        let Some((node, _)) = first else {
             return Err(Error::new(SqlState::UNDEFINED_OBJECT, format!("there is no voter \"{which}\""))
                 .with_hint("\"firn cluster status\" shows their names and addresses."));
         };

@@ -613,10 +613,8 @@ impl Engine {
         self.background.stop();
         self.merging.stop();
         let Some((store, log)) = self.store_and_log() else { return Ok(()) };
-        if self.voter().is_some() {
-            // A checkpoint may wait for other voters, which are not there.
-            log.abandon(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "the database is being closed"));
-        }
+        // A checkpoint may wait for other voters, which are not there.
+        self.end_waits();
         store.stop();
         log.wait_durable(log.appended_lsn())?;
         // What no majority has must not be in a checkpoint.

@@ -62,5 +62,5 @@ pub use ticket::Ticket;
 pub use transaction::{
     Awaited, ReadNotes, ReadsSoFar, Savepoint, StatementStart, TableWaitLimit, Transaction, WaitLimit,
 };
-pub use voter::Voter;
+pub use voter::{Sender, Voter};
 pub use waits::{Waited, Want};

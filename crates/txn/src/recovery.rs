@@ -87,6 +87,9 @@ pub(crate) fn open(
     let folders = Folders::of(directory);
     let committed = manifest.committed();
     let (rebuilt, tables, visible) = rebuild(&*disk, &folders, &manifest, committed, config.threads, memory)?;
+    if committed.is_some_and(|committed| visible.lsn < committed) {
+        return Err(lacks_committed(&log_directory(directory)));
+    }
     let rest = read_rest(&*disk, &folders, &manifest, visible, committed.is_some())?;
     let point = rest.end;
     let Rebuilt { catalog, mut sequences, mut epochs, mut spilled, loaded, .. } = rebuilt;
@@ -135,6 +138,15 @@ pub(crate) fn open(
         replica,
         voter,
     })
+}
+
+#[cold]
+fn lacks_committed(log: &Path) -> Error {
+    let message =
+        format!("the log in \"{}\" ends before what the voter knows to be committed", log.display());
+    Error::new(SqlState::DATA_CORRUPTED, message).with_hint(
+        "Remove the voter from the cluster by \"firn cluster remove-voter\", and let the server join again with an empty directory.",
+    )
 }
 
 /// The log of a voter that is on disk, and of which it is unknown whether it is committed.

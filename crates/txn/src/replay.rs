@@ -26,9 +26,10 @@ use crate::manifest::{TableFile, checkpoint_directory, log_directory};
 use crate::role::Replica;
 use crate::sequence::SequenceState;
 use crate::table_file;
+use crate::voter::Sender;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, Ordering};
-use firn_base::{Epoch, Error, Lsn, Result, Snapshot, SqlState, TableId};
+use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId};
 use firn_log::{Entry, Follower, Group, Kept, LogPoint, RawRecord, Record, Records, Waited};
 use firn_storage::{Guard, Pressure, Table, WriteSet, pin};
 use std::collections::{HashMap, HashSet};
@@ -80,7 +81,7 @@ impl Engine {
     }
 
     /// Lets receiving begin again, over another connection.
-    pub fn restart_receiving(&self, sender: Epoch) -> Result<()> {
+    pub fn restart_receiving(&self, sender: Sender) -> Result<()> {
         self.expect_replica()?;
         let _promise = self.check_promise(sender)?;
         self.store_and_log().expect("a replica has a directory").1.restart_receiving()
@@ -89,7 +90,7 @@ impl Engine {
     /// Stores the header of a segment of the primary's log: see [`firn_log::Log::receive_segment`].
     pub fn receive_segment(
         &self,
-        sender: Epoch,
+        sender: Sender,
         header: &[u8; firn_log::format::SEGMENT_HEADER_LEN],
     ) -> Result<()> {
         self.expect_replica()?;
@@ -97,11 +98,11 @@ impl Engine {
         self.store_and_log().expect("a replica has a directory").1.receive_segment(header)
     }
 
-    /// Stores groups of the primary's log, which come from the server of an epoch: see [`firn_log::Log::receive`]. The files that they
+    /// Stores groups of the primary's log, which come from this sender: see [`firn_log::Log::receive`]. The files that they
     /// name have been received. They are on disk after [`Engine::flush_log`], and replayed after that, once they are committed.
     ///
     /// Errors, besides: 55000 if the voter has [promised](Engine::promise) to take nothing from that epoch any more.
-    pub fn receive_groups(&self, sender: Epoch, groups: &[u8]) -> Result<LogPoint> {
+    pub fn receive_groups(&self, sender: Sender, groups: &[u8]) -> Result<LogPoint> {
         self.expect_replica()?;
         let _promise = self.check_promise(sender)?;
         self.store_and_log().expect("a replica has a directory").1.receive(groups)

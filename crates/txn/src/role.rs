@@ -243,11 +243,15 @@ impl Replayer {
             let message = "the log has not been replayed up to its end";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        store.change_role(|manifest| {
-            (manifest.follows, manifest.handed_over_at, manifest.voter) = (None, None, None);
-            manifest.cluster = cluster.unwrap_or(manifest.cluster);
-        })?;
-        engine.voting.lock().take();
+        {
+            // Under the lock, so that no promise is written in between.
+            let mut voting = engine.voting.lock();
+            store.change_role(|manifest| {
+                (manifest.follows, manifest.handed_over_at, manifest.voter) = (None, None, None);
+                manifest.cluster = cluster.unwrap_or(manifest.cluster);
+            })?;
+            *voting = None;
+        }
         log.begin_to_write(Epoch(point.epoch.0 + 1 + cluster.map_or(0, skipped_epochs)));
         engine.epochs.lock().begin(log.epoch(), point.lsn);
         engine.become_primary(point);

@@ -30,6 +30,15 @@ pub struct Voter {
     pub committed: Lsn,
 }
 
+/// Who sends the log to a replica.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sender {
+    /// The epoch in which it writes its log; 0 if it receives it.
+    pub epoch: Epoch,
+    /// As which voter the replica has asked for the log, if it was one.
+    pub voter: Option<NodeId>,
+}
+
 /// The same in the manifest.
 #[derive(Serialize, Deserialize)]
 struct Stored {
@@ -81,12 +90,28 @@ impl Engine {
     pub fn cease_to_vote(&self) -> Result<()> {
         let (store, log) = self.store_and_log().ok_or_else(no_log)?;
         let mut voting = self.voting.lock();
-        if log.committed_lsn() < log.durable_lsn() {
+        // Nothing is received meanwhile, which needs the lock.
+        let end = log.appended_lsn();
+        log.wait_durable(end)?;
+        if log.committed_lsn() < end {
             let message = "the server may have more than is committed";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
-        let upstream = self.upstream();
-        store.change_role(|manifest| (manifest.voter, manifest.follows) = (None, upstream))?;
+        let known = self.upstream().filter(|known| !known.is_empty());
+        let is_replica = self.is_replica();
+        let mut has_ceased = false;
+        store.change_role(|manifest| {
+            let follows = known.or_else(|| manifest.follow_option.clone()).filter(|_| is_replica);
+            // A replica must not be opened as a primary: without anybody to follow, it remains a voter of whom nobody knows.
+            if follows.is_some() || !is_replica {
+                (manifest.voter, manifest.follows) = (None, follows);
+                has_ceased = true;
+            }
+        })?;
+        if !has_ceased {
+            let message = "the server knows nobody to follow";
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
         *voting = None;
         log.require_no_confirmation();
         Ok(())
@@ -114,16 +139,18 @@ impl Engine {
         log.point()
     }
 
-    /// For what is taken from the server of an epoch: error 55000 if the voter has promised to take nothing from it any more. It does not
-    /// promise that while the result is held.
-    pub(crate) fn check_promise(&self, sender: Epoch) -> Result<impl Drop> {
+    /// For what is taken from a sender: error 55000 if the voter has promised to take nothing from its epoch any more, or is none any more,
+    /// or was none when it asked for the log. That does not change while the result is held.
+    pub(crate) fn check_promise(&self, sender: Sender) -> Result<impl Drop> {
         let voting: MutexGuard<'_, _> = self.voting.lock();
+        let refused = |message: &str| Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         match &*voting {
-            Some(Voter { promised, .. }) if sender < *promised => Err(Error::new(
-                SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE,
-                "the log comes from the primary of an earlier epoch",
-            )
-            .with_detail(format!("Its epoch is {}, and epoch {} has begun.", sender.0, promised.0))),
+            voter if voter.map(|voter| voter.node) != sender.voter => {
+                refused("the server has become a voter, or is none any more")
+            }
+            Some(Voter { promised, .. }) if sender.epoch < *promised => {
+                refused("the log comes from the primary of an earlier epoch")
+            }
             _ => Ok(voting),
         }
     }
@@ -131,6 +158,20 @@ impl Engine {
     /// The epoch in which the log is written; `None` if it is received, or there is none.
     pub fn written_epoch(&self) -> Option<Epoch> {
         self.log.as_ref().filter(|log| !log.is_received()).map(|log| log.epoch())
+    }
+
+    /// The latest epoch of which the log has a file.
+    pub fn known_epoch(&self) -> Epoch {
+        self.log.as_ref().map_or(Epoch(0), |log| log.epoch())
+    }
+
+    /// Ends all waits for other voters, if it is one: it is being stopped, or does not lead any more. What waits gets 08007.
+    pub fn end_waits(&self) {
+        if let (Some(_), Some(log)) = (self.voter(), &self.log) {
+            let message =
+                "the server is being stopped, and it is unknown whether the transaction is committed";
+            log.abandon(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message));
+        }
     }
 
     /// A majority of the voters has everything before a position on disk, the primary included.
@@ -177,8 +218,13 @@ impl Replayer {
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
         log.end_receiving()?;
+        // A file of that epoch, or of a later one, says that it has been begun here before.
+        if log.epoch() >= epoch {
+            let message = "the epoch has been begun before";
+            return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
+        }
         log.begin_to_write(epoch);
-        assert!(log.epoch() == epoch, "no later epoch has begun anywhere");
+        assert!(log.epoch() == epoch, "no later epoch has begun");
         drop(voting);
         // The time of no commit: those before it may not have been replayed.
         let end = loop {

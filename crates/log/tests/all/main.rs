@@ -9,7 +9,7 @@ mod receiving;
 use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
-use firn_base::{Cell, Lsn, Result, RowId, SqlState, TableId, Time, clock};
+use firn_base::{Cell, Error, Lsn, Result, RowId, SqlState, TableId, Time, clock};
 use firn_log::{DatabaseId, Entry, Group, Log, LogOptions, LogPoint, Reader, Record, RedoBuffer};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -722,4 +722,42 @@ fn the_log_works_on_real_files() {
         at = reader.point();
     }
     std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn what_is_not_confirmed_is_durable_and_not_committed() {
+    let disk = SimulatedDisk::new();
+    let log = open(&disk, LogPoint::START).unwrap();
+    commit(&log, 1).unwrap();
+    assert_eq!(log.committed_lsn(), log.durable_lsn());
+    log.require_confirmation();
+    let first = log.committed_point();
+    commit(&log, 2).unwrap();
+    let second = log.durable_lsn();
+    commit(&log, 3).unwrap();
+    assert_eq!((log.committed_point(), log.committed_time()), (first, Time(1)));
+    // Followers see what is committed, but for one.
+    let mut follower = log.follow("f", first).unwrap();
+    let mut voter = log.follow("v", first).unwrap().read_durable();
+    assert!(follower.next_group(Lsn(u64::MAX)).unwrap().is_none());
+    assert_eq!(voter.next_group(Lsn(u64::MAX)).unwrap().unwrap().end.lsn, second);
+    // A position between two groups confirms the first one.
+    log.confirm(Lsn(second.0 + 1));
+    assert_eq!((log.committed_lsn(), log.committed_time()), (second, Time(2)));
+    assert_eq!(log.point_at(second).unwrap(), follower.next_group(Lsn(u64::MAX)).unwrap().unwrap().end);
+    // Waits end when others confirm, by an error of the one that waits, and when they are abandoned.
+    let end = log.durable_lsn();
+    let refused = || Err(Error::new(SqlState::QUERY_CANCELED, "enough"));
+    assert_eq!(log.wait_committed(end, &refused).unwrap_err().message(), "enough");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| log.wait_committed(end, &|| Ok(())));
+        log.confirm(end);
+        waiting.join().unwrap().unwrap();
+    });
+    let lsn = append(&log, 4, b"four").unwrap();
+    log.abandon(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "who knows"));
+    assert_eq!(log.wait_committed(lsn, &|| Ok(())).unwrap_err().message(), "who knows");
+    assert_eq!(log.durable_lsn(), lsn);
+    log.require_no_confirmation();
+    log.wait_committed(lsn, &|| Ok(())).unwrap();
 }

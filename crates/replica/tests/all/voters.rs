@@ -14,7 +14,7 @@ use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Epoch, Lsn, NodeId, SqlState};
 use firn_replica::cluster::{
-    Change, Cluster, Duty, End as LogEnd, Lead, Member, Outcome, Patience, Standing, Watch,
+    Change, Cluster, Duty, End as LogEnd, Lead, Member, Outcome, Patience, Refusal, Standing, Watch,
 };
 use firn_replica::rejoin::{Rejoined, rejoin};
 use firn_replica::{Channel, Peer, Receiver, Senders, Serving, join};
@@ -472,6 +472,7 @@ impl World {
             node: voter.node,
             promised: voter.promised,
             end: LogEnd { epoch: point.epoch.0, position: point.lsn.0 },
+            known: engine.known_epoch(),
             writes: engine.written_epoch(),
             commits_by: node.senders.quorum().version(),
             is_settled: engine.committed_lsn() == engine.durable_lsn(),
@@ -485,7 +486,9 @@ impl World {
             Duty::Propose(change) => {
                 if !self.is_cut_off(at) && !self.one_in(8) {
                     // It may be too late.
-                    let _ = self.change(change);
+                    if self.change(change) == Err(Refusal::Unknown) {
+                        self.nodes[at].watch.note_unknown();
+                    }
                 }
             }
             Duty::Lead(epoch) => {
@@ -512,6 +515,10 @@ impl World {
                 node.senders.quorum().count_by(&engine, voter.node, voters, cluster.version, floor);
             }
             Duty::Leave => {
+                if let Some(primary) = cluster.primary().and_then(|primary| cluster.member(primary)) {
+                    node.upstream = Some(index_of(primary));
+                    engine.set_upstream(&primary.address);
+                }
                 if engine.cease_to_vote().is_err() {
                     return;
                 }
@@ -545,7 +552,17 @@ impl World {
         for _ in 0..limit {
             let node = &mut self.nodes[at];
             let Some(replayer) = &mut node.replayer else { return };
-            let replayed = replayer.replay_next().unwrap();
+            let replayed = replayer.replay_next();
+            let replayed = replayed.unwrap_or_else(|error| {
+                let engine = node.database.engine();
+                panic!(
+                    "node {at} cannot replay: {error}; {:?}, log {:?}, committed {:?}, begun {:?}",
+                    replayer.point(),
+                    engine.log_point(),
+                    engine.committed_point(),
+                    node.begun
+                );
+            });
             if let Some(begun) = node.begun
                 && replayer.take_over(begun).unwrap()
             {

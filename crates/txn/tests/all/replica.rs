@@ -10,6 +10,7 @@ use firn_txn::{
 use std::path::Path;
 
 /// What the replica's manifest says that it follows.
+const SENDER: firn_txn::Sender = firn_txn::Sender { epoch: Epoch(0), voter: None };
 pub const UPSTREAM: &str = "replica:secret@primary.example:5432";
 
 /// A replica, with what is needed to pass it the log.
@@ -131,7 +132,7 @@ impl Replica {
         }
         let headers: Vec<SegmentHeader> = follower.segments_of(&group).copied().collect();
         send_headers(&self.engine, segment, &headers)?;
-        let reached = self.engine.receive_groups(Epoch(0), group.bytes())?;
+        let reached = self.engine.receive_groups(SENDER, group.bytes())?;
         assert!(reached == group.end);
         assert!(self.engine.received()? == group.end);
         Ok(true)
@@ -175,7 +176,7 @@ impl Replica {
 fn send_headers(engine: &Engine, sent: &mut Option<SegmentHeader>, headers: &[SegmentHeader]) -> Result<()> {
     for header in headers {
         if sent.is_none_or(|sent| sent.number < header.number || sent.epoch < header.epoch) {
-            engine.receive_segment(Epoch(0), &header.encode())?;
+            engine.receive_segment(SENDER, &header.encode())?;
             *sent = Some(*header);
         }
     }
