@@ -7,12 +7,17 @@
                replica shows, which contains the time between two groups
     failover   a handover, and `kill -9` of the primary with a promotion by force, beside a client that commits all the time: the
                time without an acknowledged commit
+    commit     commits of one client on a server alone and on one of two voters, beside a flush of the disk (an appended fdatasync) and a
+               round trip between two sleeping processes
+    quiet      three voters and eight clients that write and read for so many seconds: how often another one has taken over, which should be
+               never
 
 Figures of `primary` are medians of alternating runs. A run includes the copies that the replicas begin with.
 """
 
 import argparse
 import atexit
+import os
 import pathlib
 import re
 import signal
@@ -42,7 +47,7 @@ def parse():
     parser.add_argument("--runs", type=int, default=3, help="how often")
     parser.add_argument("--rate", type=int, default=30000, help="transactions per second for the lag")
     parser.add_argument("--directory", help="where databases are written")
-    parser.add_argument("parts", nargs="*", default=[], help="primary, replay, lag, failover; all by default")
+    parser.add_argument("parts", nargs="*", default=[], help="primary, replay, lag, failover, commit, quiet; all by default")
     arguments = parser.parse_args()
     arguments.parts = arguments.parts or list(PARTS)
     return arguments
@@ -290,7 +295,105 @@ def failover(arguments):
         server.kill()
 
 
-PARTS = {"primary": primary, "replay": replay, "lag": lag, "failover": failover}
+def times(count, body):
+    """The times of so many calls, in microseconds, sorted."""
+    found = []
+    for at in range(count):
+        begun = time.perf_counter()
+        body(at)
+        found.append((time.perf_counter() - begun) * 1e6)
+    return sorted(found)
+
+
+def flush_times(arguments, count):
+    with open(arguments.scratch / "flushed", "wb") as file:
+        def append(_):
+            file.write(b"x" * 300)
+            file.flush()
+            os.fdatasync(file.fileno())
+
+        return times(count, append)
+
+
+def round_trips(count):
+    """Between two processes, each of which sleeps until it hears of the other."""
+    here, there = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        here.close()
+        while there.recv(1):
+            there.send(b"x")
+        os._exit(0)
+    there.close()
+
+    def ask(_):
+        here.send(b"x")
+        here.recv(1)
+
+    found = times(count, ask)
+    here.close()
+    os.waitpid(child, 0)
+    return found
+
+
+def cluster(arguments, name, count):
+    """Servers of which the first is the primary and all are voters; one alone is none."""
+    servers = [Server(arguments, f"{name}-0")]
+    servers[0].connect()
+    for at in range(1, count):
+        server = Server(arguments, f"{name}-{at}", servers[0].port)
+        client = server.connect()
+        wait_for(lambda: client.value("SELECT firn_become_voter()"))
+        servers.append(server)
+    return servers
+
+
+def commit(arguments):
+    count, medians = 3000, {"alone": [], "one of two voters": [], "flush": [], "round trip": []}
+    alone, voters = cluster(arguments, "alone", 1), cluster(arguments, "voters", 2)
+    clients = {"alone": alone[0].connect(), "one of two voters": voters[0].connect()}
+    for client in clients.values():
+        client.query("CREATE TABLE t (a integer PRIMARY KEY)")
+    for run in range(max(arguments.runs, 3)):
+        for name, client in clients.items():
+            found = times(count, lambda at: client.query(f"INSERT INTO t VALUES ({run * count + at})"))
+            medians[name].append(statistics.median(found))
+        medians["flush"].append(statistics.median(flush_times(arguments, count)))
+        medians["round trip"].append(statistics.median(round_trips(count)))
+    found = {name: statistics.median(values) for name, values in medians.items()}
+    for name, value in found.items():
+        print(f"{name:<20}{value:.0f} us")
+    ratio = found["one of two voters"] / (found["flush"] + found["round trip"])
+    print(f"a commit takes {ratio:.2f} x (a flush + a round trip); one more of another server {found['one of two voters'] - found['alone']:.0f} us")
+    for server in alone + voters:
+        server.kill()
+
+
+def quiet(arguments):
+    servers = cluster(arguments, "quiet", 3)
+    client = servers[0].connect()
+    client.query("CREATE TABLE t (a integer PRIMARY KEY, b integer, c text)")
+    begun, epoch = time.monotonic(), client.value("SELECT epoch FROM firn_voters LIMIT 1")
+    client.query("INSERT INTO t SELECT g, 0, repeat('x', 200) FROM generate_series(1, 100000) g")
+    commits = [0] * 8
+
+    def work(at):
+        own = servers[0].connect()
+        while time.monotonic() < begun + arguments.seconds:
+            row = (commits[at] * 8 + at) % 100000 + 1
+            own.query(f"BEGIN ISOLATION LEVEL READ COMMITTED; UPDATE t SET b = b + 1 WHERE a = {row}; SELECT sum(b) FROM t WHERE a BETWEEN {row} AND {row + 50}; COMMIT")
+            commits[at] += 1
+
+    threads = [threading.Thread(target=work, args=(at,)) for at in range(len(commits))]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    after = servers[0].connect().value("SELECT epoch FROM firn_voters LIMIT 1")
+    print(f"{sum(commits)} commits in {arguments.seconds} s; another server has taken over {int(after) - int(epoch)} times")
+    for server in servers:
+        server.kill()
+
+
+PARTS = {"primary": primary, "replay": replay, "lag": lag, "failover": failover, "commit": commit, "quiet": quiet}
 
 if __name__ == "__main__":
     main()

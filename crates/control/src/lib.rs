@@ -48,9 +48,9 @@ const COMPARE_EVERY: Duration = Duration::from_millis(100);
 /// A voter that knows no leader for so many times asks the others whether it is one.
 const ASK_AFTER: u32 = 20;
 /// A leader tells the others that it is there so often, …
-const HEARTBEAT_MS: u64 = 60;
+const HEARTBEAT_MS: u64 = 50;
 /// … and without that for so long, another one wants to become it.
-const ELECTION_MS: std::ops::Range<u64> = 200..400;
+const ELECTION_MS: std::ops::Range<u64> = 150..300;
 /// How many entries of its log the library keeps at most before it replaces them by the state.
 const SNAPSHOT_AFTER: u64 = 64;
 

@@ -6,6 +6,7 @@
 //! [`spill`] holds the redo that long transactions write before they commit. The log does not depend on what
 //! tables and rows are, and never contains an address.
 
+mod commitment;
 mod copy;
 mod follower;
 pub mod format;

@@ -38,6 +38,7 @@
 //! error, and every later one, until the database is opened again.
 
 use crate::DatabaseId;
+use crate::commitment::Commitment;
 use crate::copy::LogCopy;
 use crate::follower::{Follower, Reads, Waited};
 use crate::format::{
@@ -111,7 +112,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(86400);
 /// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
 /// succeeded.
 pub struct Log {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -125,11 +126,8 @@ pub(crate) struct Shared {
     /// Everything before this position is on disk. The leader stores it after its sync (Release); waiting threads load it
     /// (Acquire), although it publishes nothing but the number itself.
     durable: AtomicU64,
-    /// Everything before this position is durable wherever it has to be: at most `durable`. Stored and loaded in the same way.
-    committed: AtomicU64,
-    /// Every commit up to this time is before `committed`.
-    committed_time: AtomicU64,
-    confirmation: Mutex<Confirmation>,
+    /// What of that is committed. Its lock is taken after that of `flushes`.
+    pub commitment: Commitment,
     /// Threads wait here for confirmation, with the lock of `flushes`.
     confirmed: Condvar,
     /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
@@ -252,16 +250,6 @@ struct Flushes {
     closed: bool,
 }
 
-/// Up to where the log is known to be on the disks of others, if they must have what is committed. Locked after `flushes`.
-struct Confirmation {
-    /// `None` if nobody else needs to have it.
-    confirmed: Option<Lsn>,
-    /// The ends of groups that are durable and not committed yet, with the newest commit time of each.
-    waiting: VecDeque<(LogPoint, Time)>,
-    /// Up to where the log is committed.
-    committed: LogPoint,
-}
-
 /// The queue as a leader has taken it: space for the header of a group, then its entries.
 struct QueuedGroup {
     chunks: Vec<Vec<u8>>,
@@ -377,13 +365,7 @@ impl Log {
             queue: ShortMutex::new(queue),
             space: Condvar::new(),
             durable: AtomicU64::new(begin.0),
-            committed: AtomicU64::new(begin.0),
-            committed_time: AtomicU64::new(0),
-            confirmation: Mutex::new(Confirmation {
-                confirmed: None,
-                waiting: VecDeque::new(),
-                committed: at,
-            }),
+            commitment: Commitment::new(at),
             confirmed: Condvar::new(),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {
@@ -619,45 +601,6 @@ impl Log {
         Ok(())
     }
 
-    /// From now on, nothing more is committed before it is [confirmed](Log::confirm); what was confirmed before does not count.
-    pub fn require_confirmation(&self) {
-        let mut confirmation = self.shared.confirmation.lock();
-        confirmation.confirmed = Some(confirmation.committed.lsn);
-    }
-
-    /// The same for a log that was just opened: it is known to be committed up to a point, and further groups end at these. Nobody has
-    /// seen them.
-    pub fn require_confirmation_from(&self, committed: LogPoint, further: Vec<LogPoint>) {
-        let mut confirmation = self.shared.confirmation.lock();
-        let waiting = further.into_iter().map(|end| (end, Time(0))).collect();
-        *confirmation = Confirmation { confirmed: Some(committed.lsn), waiting, committed };
-        self.shared.committed.store(committed.lsn.0, Ordering::Release);
-    }
-
-    /// From now on, everything that is durable is committed.
-    pub fn require_no_confirmation(&self) {
-        let mut confirmation = self.shared.confirmation.lock();
-        confirmation.confirmed = None;
-        self.shared.advance(&mut confirmation);
-        drop(confirmation);
-        self.shared.wake_waiting();
-    }
-
-    /// Everything before a position is on disk wherever it has to be, but perhaps here. Does nothing if no confirmation is required.
-    pub fn confirm(&self, lsn: Lsn) {
-        let mut confirmation = self.shared.confirmation.lock();
-        let Some(confirmed) = confirmation.confirmed else { return };
-        if lsn <= confirmed {
-            return;
-        }
-        confirmation.confirmed = Some(lsn);
-        let has_advanced = self.shared.advance(&mut confirmation);
-        drop(confirmation);
-        if has_advanced {
-            self.shared.wake_waiting();
-        }
-    }
-
     /// Ends all waits for confirmation, and later ones, by this error.
     pub fn abandon(&self, error: Error) {
         self.shared.flushes.lock().abandoned = Some(error);
@@ -666,8 +609,7 @@ impl Log {
 
     /// Every commit up to this time is committed; 0 if none has been since the log was opened.
     pub fn committed_time(&self) -> Time {
-        // Acquire: as `committed_lsn`, which is never behind it for a thread that loads this first.
-        Time(self.shared.committed_time.load(Ordering::Acquire))
+        self.shared.commitment.time()
     }
 
     /// Everything before this position is on disk, and has been confirmed if that is required.
@@ -735,7 +677,7 @@ impl Log {
 
     /// The place up to which the log is committed.
     pub fn committed_point(&self) -> LogPoint {
-        self.shared.confirmation.lock().committed
+        self.shared.commitment.point()
     }
 
     /// A position at which a group begins and up to which the log is committed, as a point of its history. It must be retained.
@@ -930,7 +872,7 @@ impl Shared {
     }
 
     pub fn committed(&self) -> Lsn {
-        Lsn(self.committed.load(Ordering::Acquire))
+        self.commitment.lsn()
     }
 
     /// Up to where a follower may read.
@@ -947,29 +889,11 @@ impl Shared {
 
     /// Notes that groups are on disk that end at these points, with the newest commit time of each.
     fn note_durable(&self, groups: impl Iterator<Item = (LogPoint, Time)>) {
-        let mut confirmation = self.confirmation.lock();
-        confirmation.waiting.extend(groups);
-        let Some((last, _)) = confirmation.waiting.back() else { return };
-        self.durable.store(last.lsn.0, Ordering::Release);
-        self.advance(&mut confirmation);
-    }
-
-    /// Groups are committed that are durable, and confirmed if that is required. Returns whether there was any.
-    fn advance(&self, confirmation: &mut Confirmation) -> bool {
-        let confirmed = confirmation.confirmed.unwrap_or(Lsn(u64::MAX));
-        let mut has_advanced = false;
-        while let Some((end, newest)) = confirmation.waiting.pop_front_if(|(end, _)| end.lsn <= confirmed) {
-            confirmation.committed = end;
-            self.committed_time.store(newest.0, Ordering::Release);
-            has_advanced = true;
-        }
-        // In this order: who loads the time first finds a position that is not behind it.
-        self.committed.store(confirmation.committed.lsn.0, Ordering::Release);
-        has_advanced
+        self.commitment.note(groups, |end| self.durable.store(end.0, Ordering::Release));
     }
 
     /// Wakes those who wait for confirmation, and followers.
-    fn wake_waiting(&self) {
+    pub fn wake_waiting(&self) {
         // Under the lock, so that no thread begins to sleep in between.
         drop(self.flushes.lock());
         self.confirmed.notify_all();

@@ -483,6 +483,56 @@ fn received() -> ReceiverFacts {
     }
 }
 
+fn reader() -> SenderFacts {
+    SenderFacts {
+        session: 77,
+        name: "reader".to_owned(),
+        voter: None,
+        client: Some(("127.0.0.1".parse().unwrap(), 4711)),
+        begun: 5_000_000,
+        is_catching_up: false,
+        sent: Lsn(0x40),
+        written: Lsn(0x30),
+        flushed: Lsn(0x20),
+        replayed: Lsn(0x10),
+        lags: [Some(1500), None, Some(3_000_000)],
+        reply_time: Some(6_000_000),
+    }
+}
+
+#[test]
+fn voters_are_shown_and_named() {
+    let (folder, _) = primary();
+    let database = Database::open(folder.path()).unwrap();
+    let mut connection = database.connect_as(77);
+    let voter = VoterFacts {
+        node: 7,
+        name: "reader".to_owned(),
+        address: "b:5432".to_owned(),
+        is_primary: false,
+        is_this: false,
+        epoch: 4,
+        flushed: Some(Lsn(0x20)),
+    };
+    let own = VoterFacts {
+        node: 5,
+        name: "writer".to_owned(),
+        is_primary: true,
+        is_this: true,
+        flushed: None,
+        ..voter.clone()
+    };
+    let voting = SenderFacts { voter: Some(7), ..reader() };
+    let facts = Fake { senders: vec![voting], voters: vec![own, voter], ..Fake::default() };
+    database.set_replication_facts(Arc::new(facts));
+    let sql = "SELECT node_id, role, sync_state FROM firn_replication";
+    assert_eq!(text(&mut connection, sql), "5|primary|- 7|replica|quorum");
+    let sql = "SELECT node_id, name, address, role, epoch, is_this, flush_lsn > '0/0' FROM firn_voters";
+    assert_eq!(text(&mut connection, sql), "5|writer|b:5432|primary|4|t|t 7|reader|b:5432|voter|4|f|t");
+    assert_eq!(text(&mut connection, "SELECT firn_become_voter(), firn_remove_voter('reader')"), "f|t");
+    assert_eq!(state(&mut connection, "SELECT firn_remove_voter('nobody')"), "42704");
+}
+
 #[test]
 fn the_views_show_both_ends_of_a_connection() {
     let (_folder, database) = replica();
@@ -509,46 +559,7 @@ fn the_views_show_both_ends_of_a_connection() {
     let mut connection = database.connect_as(77);
     connection.identify("ada", "library");
     assert_eq!(text(&mut connection, "SELECT * FROM pg_stat_replication"), "");
-    let sender = SenderFacts {
-        session: 77,
-        name: "reader".to_owned(),
-        voter: None,
-        client: Some(("127.0.0.1".parse().unwrap(), 4711)),
-        begun: 5_000_000,
-        is_catching_up: false,
-        sent: Lsn(0x40),
-        written: Lsn(0x30),
-        flushed: Lsn(0x20),
-        replayed: Lsn(0x10),
-        lags: [Some(1500), None, Some(3_000_000)],
-        reply_time: Some(6_000_000),
-    };
-    let voter = VoterFacts {
-        node: 7,
-        name: "reader".to_owned(),
-        address: "b:5432".to_owned(),
-        is_primary: false,
-        is_this: false,
-        epoch: 4,
-        flushed: Some(Lsn(0x20)),
-    };
-    let own = VoterFacts {
-        node: 5,
-        name: "writer".to_owned(),
-        is_primary: true,
-        is_this: true,
-        flushed: None,
-        ..voter.clone()
-    };
-    let voting = SenderFacts { voter: Some(7), ..sender.clone() };
-    let facts = Fake { senders: vec![voting], voters: vec![own, voter], ..Fake::default() };
-    database.set_replication_facts(Arc::new(facts));
-    let sql = "SELECT node_id, role, sync_state FROM firn_replication";
-    assert_eq!(text(&mut connection, sql), "5|primary|- 7|replica|quorum");
-    let sql = "SELECT node_id, name, address, role, epoch, is_this, flush_lsn > '0/0' FROM firn_voters";
-    assert_eq!(text(&mut connection, sql), "5|writer|b:5432|primary|4|t|t 7|reader|b:5432|voter|4|f|t");
-    assert_eq!(text(&mut connection, "SELECT firn_become_voter(), firn_remove_voter('reader')"), "f|t");
-    assert_eq!(state(&mut connection, "SELECT firn_remove_voter('nobody')"), "42704");
+    let sender = reader();
     let local = SenderFacts { client: None, is_catching_up: true, session: 78, ..sender.clone() };
     database.set_replication_facts(Arc::new(Fake { senders: vec![sender, local], ..Fake::default() }));
     let sql = "SELECT pid, usesysid, usename, application_name, client_addr, client_hostname, client_port, \

@@ -399,7 +399,7 @@ mod tests {
         assert!(text.starts_with("FIRNDB 8 crc32c="), "{text}");
         assert!(text.contains("\"cluster\": \"c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1c1\""), "{text}");
         assert!(text.contains("\"database\": \"abababababababababababababababab\""), "{text}");
-        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), 7));
+        assert_eq!(Manifest::decode(&bytes, Path::new("MANIFEST")).unwrap(), (manifest(), DIRECTORY_VERSION));
     }
 
     #[test]

@@ -757,7 +757,7 @@ fn what_is_not_confirmed_is_durable_and_not_committed() {
     let lsn = append(&log, 4, b"four").unwrap();
     log.abandon(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "who knows"));
     assert_eq!(log.wait_committed(lsn, &|| Ok(())).unwrap_err().message(), "who knows");
-    assert_eq!(log.durable_lsn(), lsn);
+    assert!(log.durable_lsn() >= lsn && log.committed_lsn() == end);
     log.require_no_confirmation();
     log.wait_committed(lsn, &|| Ok(())).unwrap();
 }
