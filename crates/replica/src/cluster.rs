@@ -320,7 +320,7 @@ pub struct Standing {
     pub promised: Epoch,
     /// Where its log ends.
     pub end: End,
-    /// The latest epoch that it may have begun.
+    /// The latest epoch that it may have begun before it was opened.
     pub known: Epoch,
     /// The epoch in which it writes its log, if it does.
     pub writes: Option<Epoch>,

@@ -6,7 +6,7 @@ use crate::promotion::Promotion;
 use crate::senders::Senders;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{Lsn, NodeId, Result, SqlState, clock};
+use firn_base::{Epoch, Lsn, NodeId, Result, SqlState, clock};
 use firn_txn::Engine;
 use std::time::Duration;
 
@@ -108,6 +108,8 @@ impl Drop for Voting {
 impl Options {
     fn run(&self, stopping: &AtomicBool) {
         let mut watch = Watch::new(PATIENCE, clock::boot_micros());
+        // Those that were begun before the database was opened: not what it begins meanwhile.
+        let known = self.engine.known_epoch();
         let mut state = self.control.state();
         let mut reported = String::new();
         while !stopping.load(Ordering::SeqCst) {
@@ -118,7 +120,7 @@ impl Options {
                 // The copy comes from the primary, which is there.
                 watch.hear(state.epoch(), clock::boot_micros());
             }
-            let Some(standing) = self.standing() else { return };
+            let Some(standing) = self.standing(known) else { return };
             let duty = watch.duty(&state, &standing, clock::boot_micros());
             let done = match &duty {
                 Duty::Nothing => Ok(()),
@@ -176,14 +178,14 @@ impl Options {
     }
 
     /// What it is; `None` if it is no voter any more.
-    fn standing(&self) -> Option<Standing> {
+    fn standing(&self, known: Epoch) -> Option<Standing> {
         let voter = self.engine.voter()?;
         let point = self.engine.log_point().ok()?;
         Some(Standing {
             node: voter.node,
             promised: voter.promised,
             end: End { epoch: point.epoch.0, position: point.lsn.0 },
-            known: self.engine.known_epoch(),
+            known,
             // A replica that begins an epoch, once it is known where that begins.
             writes: self
                 .engine
