@@ -94,6 +94,7 @@ pub struct Counts {
     deposed: usize,
     kills: usize,
     cut_off: usize,
+    swapped: usize,
     cut: usize,
     copied: usize,
     begun_anew: usize,
@@ -228,6 +229,8 @@ impl World {
                 189 => self.end_node(at),
                 190..=191 => self.break_disk(at),
                 193 => self.hand_over_to(at),
+                194 => self.cut_off_primary(),
+                195..=196 => self.swap_cut_off(at),
                 192 if self.one_in(2) => drop(self.add_voter(at)),
                 192 => self.remove_voter(at),
                 _ => self.see(at),
@@ -612,6 +615,27 @@ impl World {
         self.counts.cut_off += 1;
         let long = if self.one_in(4) { 4_000 } else { 400 };
         self.nodes[at].cut_off_until = self.now + self.random.uniform(0, long) as u64;
+    }
+
+    /// The primary goes on for a while with nobody but its clients.
+    fn cut_off_primary(&mut self) {
+        if let Some(primary) = self.primary() {
+            self.counts.cut_off += 1;
+            (0..self.random.uniform(0, 4)).for_each(|_| self.commit(primary));
+            self.flush(primary);
+            self.nodes[primary].cut_off_until = self.now + self.random.uniform(1_000, 6_000) as u64;
+        }
+    }
+
+    /// A server that was cut off is back, just when the primary is lost: so it may be needed with a log that leaves that of the others.
+    fn swap_cut_off(&mut self, at: usize) {
+        if let Some(primary) = self.primary().filter(|primary| *primary != at && self.is_cut_off(at)) {
+            self.counts.swapped += 1;
+            (0..self.random.uniform(0, 3)).for_each(|_| self.commit(primary));
+            self.flush(primary);
+            self.nodes[at].cut_off_until = self.now;
+            self.nodes[primary].cut_off_until = self.now + self.random.uniform(1_000, 6_000) as u64;
+        }
     }
 
     /// The process of a server is killed, or its machine loses power.
