@@ -81,7 +81,8 @@ fn serve_until_end(
             Received::End => return Ok(()),
             Received::Nothing => {}
         }
-        if !serving.send_some(channel)? {
+        // Nothing may be appended before an answer comes.
+        if !serving.send_some(channel)? && !serving.awaits_answer() {
             serving.wait_for_log(LONGEST_WAIT)?;
         }
     }
