@@ -7,7 +7,7 @@
 //!   H Hello      protocol:u32  directory version:u32  voter:u64  holder:string
 //!   C Copy       has point:u8 [point]  count:u32 { file }
 //!   F Follow     point
-//!   S Status     received:u64  flushed:u64  replayed:u64  heartbeat:u64
+//!   S Status     received:u64  flushed:u64  replayed:u64
 //!   X Handover   server:string
 //!   ? Has        point
 //!   K Control    bytes
@@ -20,7 +20,7 @@
 //!   S Segment    the header of a segment of the log, which groups after it need
 //!   G Groups     committed:u64  whole groups of the log
 //!   E End        point  complete until:i64
-//!   P Position   durable:u64  committed:u64  sent at:i64  heartbeat:u64
+//!   P Position   durable:u64  committed:u64  sent at:i64
 //!   X HandedOver point
 //!   ? Has        answer:u8
 //!   K Control    bytes
@@ -70,12 +70,7 @@ pub enum Request {
         from: LogPoint,
     },
     /// How far it has come with the log that it follows.
-    Status {
-        /// How far.
-        reached: FollowerStatus,
-        /// The last heartbeat that has arrived; 0 if none has.
-        heartbeat: u64,
-    },
+    Status(FollowerStatus),
     /// Asks the server to hand over the database to the one that follows its log, and to follow that one.
     Handover {
         /// Where the server reaches it: `HOST:PORT`, or a URL.
@@ -161,8 +156,6 @@ pub enum Reply<'a> {
         committed: Lsn,
         /// The time of the server. In microseconds since 1970 UTC.
         sent_at: i64,
-        /// A number that the other side sends back: a time of a clock of the server that is never set.
-        heartbeat: u64,
     },
     /// The log ends here, and the server follows the one that has asked for that. All of the log has been sent.
     HandedOver(LogPoint),
@@ -195,11 +188,9 @@ impl Request {
                 out.push(b'F');
                 put_point(&mut out, from);
             }
-            Request::Status { reached, heartbeat } => {
+            Request::Status(FollowerStatus { received, flushed, replayed }) => {
                 out.push(b'S');
-                let FollowerStatus { received, flushed, replayed } = reached;
                 [received, flushed, replayed].iter().for_each(|lsn| out.extend(lsn.0.to_le_bytes()));
-                out.extend(heartbeat.to_le_bytes());
             }
             Request::Handover { server } => {
                 out.push(b'X');
@@ -239,14 +230,11 @@ impl Request {
             b'F' => Request::Follow { from: input.point()? },
             b'X' => Request::Handover { server: input.string()?.to_owned() },
             b'?' => Request::Has(input.point()?),
-            b'S' => Request::Status {
-                reached: FollowerStatus {
-                    received: Lsn(input.u64()?),
-                    flushed: Lsn(input.u64()?),
-                    replayed: Lsn(input.u64()?),
-                },
-                heartbeat: input.u64()?,
-            },
+            b'S' => Request::Status(FollowerStatus {
+                received: Lsn(input.u64()?),
+                flushed: Lsn(input.u64()?),
+                replayed: Lsn(input.u64()?),
+            }),
             b'K' => Request::Control(input.rest().to_vec()),
             _ => return Err(malformed()),
         };
@@ -300,12 +288,11 @@ impl<'a> Reply<'a> {
                 put_point(&mut out, point);
                 out.extend(complete_until.to_le_bytes());
             }
-            Reply::Position { durable, committed, sent_at, heartbeat } => {
+            Reply::Position { durable, committed, sent_at } => {
                 out.push(b'P');
                 out.extend(durable.0.to_le_bytes());
                 out.extend(committed.0.to_le_bytes());
                 out.extend(sent_at.to_le_bytes());
-                out.extend(heartbeat.to_le_bytes());
             }
             Reply::HandedOver(point) => {
                 out.push(b'X');
@@ -342,7 +329,6 @@ impl<'a> Reply<'a> {
                 durable: Lsn(input.u64()?),
                 committed: Lsn(input.u64()?),
                 sent_at: input.i64()?,
-                heartbeat: input.u64()?,
             },
             b'X' => Reply::HandedOver(input.point()?),
             b'?' => {
@@ -479,10 +465,7 @@ mod tests {
             Request::Hello { protocol: 1, directory_version: 6, voter: None, holder: "a copy".into() },
             Request::Hello { protocol: 1, directory_version: 6, voter: Some(NodeId(5)), holder: "v".into() },
             Request::Follow { from: POINT },
-            Request::Status {
-                reached: FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) },
-                heartbeat: 8,
-            },
+            Request::Status(FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) }),
             Request::Copy { from: None, held: Vec::new() },
             Request::Copy { from: Some(POINT), held: vec![table_file(), spill] },
             Request::Handover { server: "b.example:5432".into() },
@@ -508,7 +491,7 @@ mod tests {
             Reply::Data(b"ARROW1"),
             Reply::Segment(&[9; SEGMENT_HEADER_LEN]),
             Reply::Groups { committed: Lsn(5), groups: b"groups" },
-            Reply::Position { durable: Lsn(7), committed: Lsn(6), sent_at: -7, heartbeat: 9 },
+            Reply::Position { durable: Lsn(7), committed: Lsn(6), sent_at: -7 },
             Reply::HandedOver(POINT),
             Reply::Has(Presence::Unknown),
             Reply::End { point: POINT, complete_until: 12 },

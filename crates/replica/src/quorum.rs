@@ -4,7 +4,6 @@ use firn_base::sync::{Arc, Mutex};
 use firn_base::{Lsn, NodeId};
 use firn_txn::Engine;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// What the voters have of the log of a primary, in one epoch.
 #[derive(Clone, Default, Debug)]
@@ -24,21 +23,10 @@ struct Counting {
     others: BTreeSet<u64>,
     /// Nothing is committed before a majority has this: where the beginning of the epoch ends.
     floor: Lsn,
-    reached: BTreeMap<u64, Reached>,
+    /// What each of them has on disk.
+    reached: BTreeMap<u64, Lsn>,
     /// What was committed when the set became the present one.
     adopting: Lsn,
-}
-
-/// How far a voter is.
-#[derive(Clone, Copy, Debug)]
-struct Reached {
-    flushed: Lsn,
-    /// When the last message was sent that it has answered. In microseconds of a clock that is never set.
-    heartbeat: u64,
-}
-
-impl Reached {
-    const NOTHING: Reached = Reached { flushed: Lsn(0), heartbeat: 0 };
 }
 
 impl Quorum {
@@ -75,43 +63,24 @@ impl Quorum {
     }
 
     /// Notes that a voter has answered: it has the log on disk up to a position.
-    pub fn note(&self, engine: &Engine, node: NodeId, flushed: Lsn, heartbeat: u64) {
+    pub fn note(&self, engine: &Engine, node: NodeId, flushed: Lsn) {
         let mut state = self.0.lock();
         let Some(counting) = &mut state.counting else { return };
-        let reached = counting.reached.entry(node.0).or_insert(Reached::NOTHING);
-        reached.flushed = reached.flushed.max(flushed);
-        reached.heartbeat = reached.heartbeat.max(heartbeat);
+        let reached = counting.reached.entry(node.0).or_insert(flushed);
+        *reached = flushed.max(*reached);
         counting.confirm(engine);
-    }
-
-    /// Until when no other primary can be appointed, if a voter that has heard of this one at a time promises nothing else for so long.
-    /// In microseconds of a clock that is never set; `None` if there are no voters.
-    pub fn relies_until(&self, lease: Duration) -> Option<u64> {
-        let state = self.0.lock();
-        let counting = state.counting.as_ref()?;
-        let heartbeats = counting.others.iter().map(|node| counting.of(*node).heartbeat);
-        // A clock may run faster than that of another machine, by a tenth at most.
-        Some(counting.nth(heartbeats).map_or(u64::MAX, |sent| sent + lease.as_micros() as u64 * 10 / 11))
     }
 }
 
 impl Counting {
-    fn of(&self, node: u64) -> Reached {
-        self.reached.get(&node).copied().unwrap_or(Reached::NOTHING)
-    }
-
-    /// What enough of the others have reached for a majority; `None` if none of them is needed.
-    fn nth<T: Ord>(&self, reached: impl Iterator<Item = T>) -> Option<T> {
-        let needed = self.others.len().div_ceil(2);
-        let mut reached: Vec<T> = reached.collect();
-        reached.sort_unstable();
-        let at = reached.len().checked_sub(needed).filter(|_| needed > 0)?;
-        Some(reached.swap_remove(at))
-    }
-
-    /// Up to where enough of the others have the log on disk.
+    /// Up to where enough of the others have the log on disk for a majority.
     fn agreed(&self) -> Lsn {
-        self.nth(self.others.iter().map(|node| self.of(*node).flushed)).unwrap_or(Lsn(u64::MAX))
+        let needed = self.others.len().div_ceil(2);
+        let of = |node: &u64| self.reached.get(node).copied().unwrap_or(Lsn(0));
+        let mut reached: Vec<Lsn> = self.others.iter().map(of).collect();
+        reached.sort_unstable();
+        // None of them is needed by one that is alone.
+        if needed == 0 { Lsn(u64::MAX) } else { reached[reached.len() - needed] }
     }
 
     fn confirm(&self, engine: &Engine) {

@@ -29,8 +29,6 @@ pub struct Receiver {
     /// When the server has sent its last position, by its clock. In microseconds since 1970 UTC.
     sent_at: Option<i64>,
     sender: Sender,
-    /// The last heartbeat of the server.
-    heartbeat: u64,
     /// Up to where the log of the server is committed, as far as is known.
     committed: Lsn,
 }
@@ -79,7 +77,6 @@ impl Receiver {
             available: Lsn(0),
             sent_at: None,
             sender: Sender { epoch: Epoch(0), voter },
-            heartbeat: 0,
             committed: Lsn(0),
         })
     }
@@ -164,9 +161,9 @@ impl Receiver {
                 self.committed = self.committed.max(committed);
                 Ok(Taken::Groups)
             }
-            (State::Streaming, Reply::Position { durable, committed, sent_at, heartbeat }, None) => {
+            (State::Streaming, Reply::Position { durable, committed, sent_at }, None) => {
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
-                (self.committed, self.heartbeat) = (self.committed.max(committed), heartbeat);
+                self.committed = self.committed.max(committed);
                 self.engine.confirm(self.committed);
                 Ok(Taken::Position)
             }
@@ -215,7 +212,7 @@ impl Receiver {
     /// Makes everything durable that has arrived, and answers.
     pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
         let status = self.flush()?;
-        channel.send(&[&Request::Status { reached: status, heartbeat: self.heartbeat }.encode()])?;
+        channel.send(&[&Request::Status(status).encode()])?;
         channel.flush()?;
         Ok(status)
     }

@@ -172,11 +172,11 @@ impl Sending {
     }
 
     /// Notes how far the other side has come.
-    pub fn note(&mut self, reached: FollowerStatus, heartbeat: u64) -> Result<()> {
+    pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
         self.answered_at = clock::now();
         self.flushed = reached.flushed;
         if let Some(voter) = self.voter {
-            self.listed.senders.quorum.note(&self.engine, voter, reached.flushed, heartbeat);
+            self.listed.senders.quorum.note(&self.engine, voter, reached.flushed);
         }
         // What is not on disk there is retained here.
         self.log.follower.pin().advance(reached.flushed.min(self.log.sent()))?;
@@ -233,8 +233,8 @@ impl Sending {
             self.committed = self.log.committed();
         }
         if is_due {
-            let (sent_at, heartbeat) = (clock::wall_clock_micros(), clock::boot_micros());
-            send(channel, &Reply::Position { durable, committed, sent_at, heartbeat })?;
+            let sent_at = clock::wall_clock_micros();
+            send(channel, &Reply::Position { durable, committed, sent_at })?;
             (self.positioned_at, self.committed) = (clock::now(), committed);
         }
         if sent || is_due {

@@ -197,11 +197,11 @@ impl Serving {
                 self.sending = Some(sending);
                 Ok(())
             }
-            (Request::Status { reached: status, heartbeat }, _, Some(sending)) => {
+            (Request::Status(status), _, Some(sending)) => {
                 for handover in self.handover.iter_mut().filter(|handover| handover.is_sent) {
                     handover.is_confirmed |= status.flushed >= handover.end.lsn;
                 }
-                sending.note(status, heartbeat)
+                sending.note(status)
             }
             (Request::Handover { server }, _, Some(_)) => {
                 let handed_over = self.engine.hand_over(&server);
