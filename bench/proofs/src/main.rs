@@ -43,7 +43,7 @@ enum Command {
     Replicas(replicas::Options),
     /// Lets one server after another take over, beside clients, and compares what they have.
     Failovers(failovers::Options),
-    /// Three voters, whose primary is killed, stopped or told to hand over, beside clients; another one takes over by itself.
+    /// Three voters, whose primary is killed, stopped or asked to hand over, beside clients; another one takes over by itself.
     Voters(voters::Options),
     /// Fills the disk of a server, and checks what it has kept. Ends with 77 if no file system can be mounted.
     FullDisk(full_disk::Options),

@@ -1,4 +1,4 @@
-//! Three voters as processes. Again and again the primary is killed, stopped for a while, or told to hand over, or another voter is
+//! Three voters as processes. Again and again the primary is killed, stopped for a while, or asked to hand over, or another voter is
 //! killed. Another one takes over by itself. Clients go on meanwhile with whichever server is the primary. A ledger outside of the
 //! database says what was acknowledged. In the end every server has all of it, and of each transaction everything or nothing.
 

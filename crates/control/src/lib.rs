@@ -47,14 +47,14 @@ const LONGEST_PROPOSAL: Duration = Duration::from_millis(1_500);
 const COMPARE_EVERY: Duration = Duration::from_millis(100);
 /// A voter that knows no leader for so many times asks the others whether it is one.
 const ASK_AFTER: u32 = 20;
-/// A leader tells the others that it is there so often, …
+/// How often a leader sends heartbeats, …
 const HEARTBEAT_MS: u64 = 50;
-/// … and without that for so long, another one wants to become it.
+/// … and how long the others wait for one before an election.
 const ELECTION_MS: std::ops::Range<u64> = 150..300;
 /// How many entries of its log the library keeps at most before it replaces them by the state.
 const SNAPSHOT_AFTER: u64 = 64;
 
-/// What a voter knows of the cluster, for those who wait for it to change.
+/// The state of the cluster that a voter has applied last, and a condition variable for its changes.
 #[derive(Default)]
 pub(crate) struct Known {
     state: Mutex<Arc<Cluster>>,
@@ -227,7 +227,7 @@ impl Drop for Control {
     }
 }
 
-/// Asks a voter what it knows of the cluster, on behalf of a server that is none yet.
+/// Requests the state of the cluster from a voter, for a server that is no voter yet.
 pub fn ask_state(transport: &dyn Transport, address: &str) -> Result<Cluster> {
     match network::ask(transport, address, None, Ask::State)? {
         Answer::State(cluster) => Ok(cluster),
@@ -235,7 +235,7 @@ pub fn ask_state(transport: &dyn Transport, address: &str) -> Result<Cluster> {
     }
 }
 
-/// Proposes a change to the voter at an address, on behalf of a server that is none yet.
+/// Proposes a change to the voter at an address, for a server that is no voter yet.
 pub fn ask_change(transport: &dyn Transport, address: &str, change: Change) -> Result<Outcome> {
     match network::ask(transport, address, None, Ask::Propose { change, may_forward: true })? {
         Answer::Proposed(outcome) => Ok(outcome),
@@ -285,7 +285,7 @@ async fn propose(
     }
 }
 
-/// Asks the others whether this voter has been removed while it was away: then nobody tells it.
+/// Requests the state from the other voters. A voter that was removed while it was down receives no more entries.
 fn learn_of_removal(node: u64, known: &Known, transport: &dyn Transport) {
     let own = known.get();
     if !own.voters.contains_key(&node) {

@@ -31,7 +31,7 @@
 //! ([`Log::refuse_appends`]).
 //!
 //! What is durable is *committed* at once, unless others must have it, too ([`Log::require_confirmation`]): then it is committed up
-//! to the position that they have confirmed. Whoever waits for a commit waits for that ([`Log::wait_committed`]).
+//! to the position that they have confirmed. A commit waits for that ([`Log::wait_committed`]).
 //!
 //! After a failed write or sync it is unknown what is on disk, and another sync may report a success
 //! that never happened. So the log fails permanently: every commit that was not durable by then gets the

@@ -139,13 +139,6 @@ pub enum Change {
         /// Its number.
         node: u64,
     },
-    /// What is known of a voter changes.
-    Describe {
-        /// Its number.
-        node: u64,
-        /// What is known of it.
-        member: Member,
-    },
 }
 
 /// Why a change has not been made.
@@ -268,9 +261,6 @@ impl Cluster {
                 self.suspects.remove(&node);
                 self.version += 1;
             }
-            Change::Describe { node, member } => {
-                *self.voters.get_mut(&node).ok_or(Refusal::Unknown)? = member;
-            }
         }
         Ok(())
     }
@@ -384,7 +374,7 @@ impl Watch {
         }
     }
 
-    /// What a voter is to do next, by what it knows of the cluster.
+    /// The next duty of a voter in this state of the cluster, which may be an old one.
     pub fn duty(&mut self, cluster: &Cluster, own: &Standing, now: u64) -> Duty {
         if cluster.voters.is_empty() {
             return Duty::Nothing;
@@ -407,7 +397,7 @@ impl Watch {
                 },
             };
         }
-        // What it knows of the cluster is older than what it has promised.
+        // The state is older than the promise.
         if own.promised > epoch {
             return Duty::Nothing;
         }

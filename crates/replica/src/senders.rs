@@ -66,7 +66,7 @@ pub struct Senders {
     quorum: Quorum,
 }
 
-/// How often the other side is told of this one, while there is nothing else to say.
+/// When a position is sent although nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pulse {
     /// By the clock.

@@ -41,7 +41,8 @@ const FIRST_RESTORE_POINT: &str = "first copy";
 const LONGEST_CONFIRMATION: Duration = Duration::from_secs(10);
 
 /// Serves one connection, of this peer, until the other side ends it. While it copies, the calling thread leaves contended cores to
-/// others. Messages between voters are answered by `control`. Calls `handed_over` if the database is to be closed and opened again, because another server has taken over.
+/// others. Messages between voters are answered by `control`. Calls `handed_over` if the database is to be closed and opened again,
+/// because another server has taken over.
 pub fn serve(
     engine: &Arc<Engine>,
     channel: &mut dyn Channel,
@@ -132,8 +133,8 @@ impl Serving {
         self.sending.is_some()
     }
 
-    /// Lets the other side be told of this one when something is sent next, and then only when it is asked for: for simulations, in which
-    /// no time passes.
+    /// Sends a position with the next [`Serving::send_some`], and from then on only when this is called: for simulations, in which no time
+    /// passes.
     pub fn beat(&mut self) {
         self.sending.iter_mut().for_each(|sending| sending.pulse = Pulse::Now);
     }

@@ -17,7 +17,7 @@ const PATIENCE: Patience = Patience { lease: 500_000, choice: 800_000 };
 
 /// What the voters agree on, however they do it.
 pub trait ControlPlane: Send + Sync {
-    /// What this server knows of the cluster. It may be behind.
+    /// The state that this server has applied last. It may be behind.
     fn state(&self) -> Arc<Cluster>;
 
     /// Waits until it knows something else, for so long at most.

@@ -11,6 +11,22 @@ use firn_txn::Engine;
 use std::path::Path;
 use std::time::Duration;
 
+/// Runs a simulation for each of so many seeds, or for those that the environment variables FIRN_SIM_SEEDS and FIRN_SIM_FIRST say. A seed
+/// that fails is printed. Returns whether these are at least as many as usual.
+pub fn for_each_seed<T>(usual: u64, simulate: impl Fn(u64) -> T, mut took: impl FnMut(T)) -> bool {
+    let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let (seeds, first) =
+        (variable("FIRN_SIM_SEEDS").unwrap_or(usual), variable("FIRN_SIM_FIRST").unwrap_or(1));
+    for seed in first..first + seeds {
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulate(seed)));
+        took(outcome.unwrap_or_else(|panic| {
+            eprintln!("seed {seed}");
+            std::panic::resume_unwind(panic)
+        }));
+    }
+    seeds >= usual
+}
+
 pub const BACKUPS: &str = "/backups";
 const DATA: &str = "/data";
 
