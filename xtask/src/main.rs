@@ -10,6 +10,7 @@ mod postgres;
 mod python;
 mod steps;
 mod tidy;
+mod watch;
 
 use std::path::Path;
 use std::process::ExitCode;

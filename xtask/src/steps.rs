@@ -2,10 +2,12 @@
 
 use crate::postgres::Postgres;
 use crate::python::Environment;
+use crate::watch::{LONGEST_SILENCE, Watch};
 use crate::{faults, metadata, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How a step ended.
@@ -32,6 +34,8 @@ struct Run<'a> {
     remarks: Vec<String>,
     /// The server that steps compare with, once one has requested it, or the error.
     postgres: Option<Result<Postgres, String>>,
+    /// Whether tests may run for hours.
+    is_soak: bool,
 }
 
 /// The tests that run the engine under a model checker (docs/decisions/0013-models-run-the-engine.md).
@@ -117,7 +121,7 @@ pub fn thread_sanitizer(root: &Path) -> bool {
 /// What chance decides, for longer: every model for so many minutes; what only instrumented code shows, Miri
 /// and ThreadSanitizer; random statements, and whether they find planted faults; and the long tests.
 pub fn soak(root: &Path, minutes: u64) -> bool {
-    let mut run = Run::new(root);
+    let mut run = Run { is_soak: true, ..Run::new(root) };
     run.step("models", |run| {
         let mut models = Command::new("cargo");
         models.arg("test").args(MODELS).env("FIRN_MODEL_SECONDS", (60 * minutes).to_string());
@@ -139,7 +143,14 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
 
 impl<'a> Run<'a> {
     fn new(root: &'a Path) -> Run<'a> {
-        Run { root, steps: Vec::new(), count: Count::default(), remarks: Vec::new(), postgres: None }
+        Run {
+            root,
+            steps: Vec::new(),
+            count: Count::default(),
+            remarks: Vec::new(),
+            postgres: None,
+            is_soak: false,
+        }
     }
 
     fn step(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> Outcome) {
@@ -376,11 +387,29 @@ impl<'a> Run<'a> {
             }
         };
         let output = child.stdout.take().expect("the output is piped");
-        for line in BufReader::new(output).split(b'\n') {
-            let Ok(line) = line else { break };
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            let lines = BufReader::new(output).split(b'\n').map_while(Result::ok);
+            lines.map(|line| sender.send(line)).take_while(Result::is_ok).for_each(drop);
+        });
+        let mut watch = Watch::default();
+        loop {
+            let line = match lines.recv_timeout(LONGEST_SILENCE) {
+                Ok(line) => line,
+                Err(RecvTimeoutError::Timeout) if self.is_soak => continue,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Some(remark) = watch.end(child.id()) {
+                        println!("{remark}");
+                        self.remarks.push(remark);
+                    }
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             let line = String::from_utf8_lossy(&line);
             println!("{line}");
             self.count.add(&line);
+            watch.note(&line);
             // The summary repeats them: often only the summary of a run is kept.
             let is_remark =
                 line.starts_with("FAILED ") || (line.starts_with("test ") && line.ends_with(" ... FAILED"));

@@ -112,8 +112,10 @@ fn of_a_referring_row_and_the_deletion_of_its_target_one_fails() {
                     let (database, both) = (&database, &both);
                     thread::spawn_scoped(scope, "side", move || {
                         let mut connection = database.connect();
-                        run(&mut connection, &[&begin(level), work]).expect("statements are not tested");
+                        let begun = run(&mut connection, &[&begin(level), work]);
+                        // If one has failed, the other does not wait for ever.
                         both.wait();
+                        begun.expect("statements are not tested");
                         run(&mut connection, &["COMMIT"])
                     })
                 });
@@ -315,8 +317,9 @@ fn of_two_rows_with_one_key_one_fails() {
                     thread::spawn_scoped(scope, "side", move || {
                         let mut connection = database.connect();
                         let insert = format!("INSERT INTO seats VALUES ({id}, 9)");
-                        run(&mut connection, &[&begin(level), &insert]).expect("statements are not tested");
+                        let begun = run(&mut connection, &[&begin(level), &insert]);
                         both.wait();
+                        begun.expect("statements are not tested");
                         run(&mut connection, &["COMMIT"])
                     })
                 });
