@@ -7,8 +7,8 @@
                replica shows, which contains the time between two groups
     failover   a handover, and `kill -9` of the primary with a promotion by force, beside a client that commits all the time: the
                time without an acknowledged commit
-    commit     commits of one client on a server alone and on one of two voters, beside a flush of the disk (an appended fdatasync) and a
-               round trip between two sleeping processes
+    commit     commits of one client on a server alone and on one of two voters, and the same statements without waiting for their
+               commit, beside a flush of the disk (an appended fdatasync) and a round trip between two sleeping processes
     quiet      three voters and eight clients that write and read for so many seconds: how often another one has taken over, which should be
                never
 
@@ -349,22 +349,27 @@ def cluster(arguments, name, count):
 
 
 def commit(arguments):
-    count, medians = 3000, {"alone": [], "one of two voters": [], "flush": [], "round trip": []}
+    count = 2000
+    medians = {"alone": [], "without waiting": [], "one of two voters": [], "flush": [], "round trip": []}
     alone, voters = cluster(arguments, "alone", 1), cluster(arguments, "voters", 2)
     clients = {"alone": alone[0].connect(), "one of two voters": voters[0].connect()}
     for client in clients.values():
         client.query("CREATE TABLE t (a integer PRIMARY KEY)")
     for run in range(max(arguments.runs, 3)):
         for name, client in clients.items():
-            found = times(count, lambda at: client.query(f"INSERT INTO t VALUES ({run * count + at})"))
-            medians[name].append(statistics.median(found))
+            for waits in (True, False) if name == "alone" else (True,):
+                client.query(f"SET synchronous_commit = {'on' if waits else 'off'}")
+                client.query("TRUNCATE t")
+                found = times(count, lambda at: client.query(f"INSERT INTO t VALUES ({at})"))
+                medians[name if waits else "without waiting"].append(statistics.median(found))
         medians["flush"].append(statistics.median(flush_times(arguments, count)))
         medians["round trip"].append(statistics.median(round_trips(count)))
     found = {name: statistics.median(values) for name, values in medians.items()}
     for name, value in found.items():
         print(f"{name:<20}{value:.0f} us")
-    ratio = found["one of two voters"] / (found["flush"] + found["round trip"])
-    print(f"a commit takes {ratio:.2f} x (a flush + a round trip); one more of another server {found['one of two voters'] - found['alone']:.0f} us")
+    waited = found["one of two voters"] - found["without waiting"]
+    ratio = waited / (found["flush"] + found["round trip"])
+    print(f"waiting for two voters takes {ratio:.2f} x (a flush + a round trip), {waited:.0f} us; for one {found['alone'] - found['without waiting']:.0f} us")
     for server in alone + voters:
         server.kill()
 

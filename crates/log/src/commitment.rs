@@ -123,6 +123,21 @@ impl Log {
         self.shared.wake_waiting();
     }
 
+    /// Every commit up to this time is committed; 0 if none has been since the log was opened.
+    pub fn committed_time(&self) -> Time {
+        self.shared.commitment.time()
+    }
+
+    /// Everything before this position is on disk, and has been confirmed if that is required.
+    pub fn committed_lsn(&self) -> Lsn {
+        self.shared.committed()
+    }
+
+    /// The place up to which the log is committed.
+    pub fn committed_point(&self) -> LogPoint {
+        self.shared.commitment.point()
+    }
+
     /// Everything before a position is on disk wherever it has to be, but perhaps here. Does nothing if no confirmation is required.
     pub fn confirm(&self, lsn: Lsn) {
         if self.shared.commitment.confirm(lsn) {

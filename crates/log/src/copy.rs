@@ -18,6 +18,11 @@ use firn_base::{Error, Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
+/// A file is filled with zeros up to a multiple of this before its data: see `segments`.
+const FILLED_AT_ONCE: u64 = 256 << 10;
+/// Unless so much is written at once.
+const LARGE_WRITE: usize = 64 << 10;
+
 /// The name of a file that is becoming a segment.
 const PREPARING: &str = "preparing.tmp";
 
@@ -42,6 +47,26 @@ struct Copied {
     /// Where the next one begins.
     end: Lsn,
     file: Arc<dyn DiskFile>,
+    /// The length of the file, at least.
+    filled: u64,
+}
+
+impl Copied {
+    fn write(&mut self, part: &[u8], at: Lsn) -> Result<()> {
+        let begin = DATA_START + (at.0 - self.header.first.0);
+        self.file.write_at(part, begin)?;
+        let end = begin + part.len() as u64;
+        if end > self.filled {
+            self.filled = end;
+            let all = DATA_START + (self.end.0 - self.header.first.0);
+            let next = end.next_multiple_of(FILLED_AT_ONCE).min(all);
+            // Without them writing takes longer.
+            if part.len() < LARGE_WRITE && self.file.write_at(&vec![0; (next - end) as usize], end).is_ok() {
+                self.filled = next;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl LogCopy {
@@ -98,9 +123,10 @@ impl LogCopy {
         }
         if let Some(last) = last {
             let file = copy.disk.open(&last.path)?;
-            file.set_len(DATA_START + (at.lsn.0 - last.header.first.0))?;
+            let filled = DATA_START + (at.lsn.0 - last.header.first.0);
+            file.set_len(filled)?;
             file.sync()?;
-            copy.segments.push_back(Copied { header: last.header, end: last.header.end(), file });
+            copy.segments.push_back(Copied { header: last.header, end: last.header.end(), file, filled });
         }
         copy.disk.sync_directory(directory)?;
         Ok(copy)
@@ -196,7 +222,8 @@ impl LogCopy {
         } else if let Some(last) = self.segments.back_mut() {
             last.end = header.first;
         }
-        self.segments.push_back(Copied { header, end: header.end(), file });
+        let filled = file.len()?;
+        self.segments.push_back(Copied { header, end: header.end(), file, filled });
         Ok(true)
     }
 
@@ -264,12 +291,12 @@ impl LogCopy {
 
     /// Writes checked groups into their segments.
     fn write(&mut self, mut bytes: &[u8], mut at: Lsn) -> Result<()> {
-        for segment in &self.segments {
+        for segment in &mut self.segments {
             if bytes.is_empty() || segment.end <= at {
                 continue;
             }
             let (part, rest) = bytes.split_at(bytes.len().min((segment.end.0 - at.0) as usize));
-            segment.file.write_at(part, DATA_START + (at.0 - segment.header.first.0))?;
+            segment.write(part, at)?;
             if !self.unsynced.iter().any(|file| Arc::ptr_eq(file, &segment.file)) {
                 self.unsynced.push(segment.file.clone());
             }

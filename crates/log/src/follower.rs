@@ -4,6 +4,8 @@
 //! shares no memory with it except that position; a group costs the writer nothing, and the follower a read from the
 //! operating system's cache.
 //!
+//! A follower that [reads what is sealed](Follower::read_sealed) gets a group from memory while it is written to the disk.
+//!
 //! It holds a pin, so what it reads is there. If the pin is broken, what it reads may be gone or overwritten meanwhile; a group
 //! is then reported only if it is whole and follows the one before it, and the error is that of the pin and not of damage.
 //!
@@ -38,6 +40,8 @@ pub(crate) enum Reads {
     Committed,
     /// What is on disk, whether others have confirmed it or not.
     Durable,
+    /// The same, and a group that is being written.
+    Sealed,
 }
 
 /// What a [wait](Follower::wait) has ended with.
@@ -75,6 +79,16 @@ impl Follower {
     /// Lets it read everything that is on disk.
     pub fn read_durable(mut self) -> Follower {
         self.reads = Reads::Durable;
+        self
+    }
+
+    /// Lets it read everything that is on disk, and groups while they are being written. So it may have what this server has not on disk
+    /// when it crashes.
+    pub fn read_sealed(mut self) -> Follower {
+        if self.reads != Reads::Sealed {
+            self.reads = Reads::Sealed;
+            self.shared.sealed.begin_to_follow();
+        }
         self
     }
 
@@ -120,10 +134,11 @@ impl Follower {
     /// Errors: 55000 if its pin has been broken, XX001 if the log is damaged.
     pub fn next_group(&mut self, up_to: Lsn) -> Result<Option<Group>> {
         let durable = self.shared.readable(self.reads);
-        if durable.min(up_to) <= self.point.lsn {
-            return Ok(None);
-        }
-        let group = self.read(durable, up_to);
+        let group = match durable.min(up_to) > self.point.lsn {
+            true => self.read(durable, up_to),
+            false if self.reads == Reads::Sealed => self.sealed_group(up_to),
+            false => return Ok(None),
+        };
         // After reading: what it read may have been overwritten if the pin was broken before.
         self.check_pin()?;
         let Some(group) = group? else { return Ok(None) };
@@ -139,7 +154,7 @@ impl Follower {
         if up_to <= self.point.lsn {
             return Ok(Waited::Limit);
         }
-        let waited = self.shared.wait_until(longest, || self.shared.readable(self.reads) > self.point.lsn)?;
+        let waited = self.shared.wait_until(self.reads, longest, || self.has_next())?;
         let durable = self.shared.readable(self.reads);
         // Of a limit that is durable, the length of the group decides.
         if waited == Waited::Group && up_to < durable {
@@ -155,8 +170,13 @@ impl Follower {
     /// Waits until there is a next group, or more than up to `committed` is committed, or for so long. Errors as of [`Follower::wait`].
     pub fn wait_for_news(&mut self, committed: Lsn, longest: Duration) -> Result<Waited> {
         self.check_pin()?;
-        let (shared, at) = (&*self.shared, self.point.lsn);
-        shared.wait_until(longest, || shared.readable(self.reads) > at || shared.committed() > committed)
+        self.shared.wait_until(self.reads, longest, || self.has_next() || self.shared.committed() > committed)
+    }
+
+    /// Whether there is a next group.
+    fn has_next(&self) -> bool {
+        self.shared.readable(self.reads) > self.point.lsn
+            || self.reads == Reads::Sealed && self.shared.sealed.has_after(&self.point)
     }
 
     /// Up to where the log is committed.
@@ -184,6 +204,16 @@ impl Follower {
         }
     }
 
+    /// The next group while it is being written, unless it ends after `up_to`. Its segments are open afterwards, but are not read there.
+    fn sealed_group(&mut self, up_to: Lsn) -> Result<Option<Group>> {
+        let group = self.shared.sealed.after(&self.point).filter(|group| group.end.lsn <= up_to);
+        if let Some(group) = &group {
+            self.close_passed_segments();
+            self.open_up_to(group.end.lsn)?;
+        }
+        Ok(group)
+    }
+
     /// Where the next group ends, whose segments are open afterwards. Everything before `durable` is on disk.
     fn next_end(&mut self, durable: Lsn) -> Result<Lsn> {
         self.end_by_header(durable)?.ok_or_else(|| self.damaged())
@@ -192,6 +222,20 @@ impl Follower {
     /// The same; `None` if no header of a group is there that ends before `durable`. The checksum has not been checked.
     fn end_by_header(&mut self, durable: Lsn) -> Result<Option<Lsn>> {
         let begin = self.point.lsn;
+        self.close_passed_segments();
+        // For a group of usual length, this opens all of its segments.
+        self.open_to_read(durable.min(Lsn(begin.0 + WINDOW_BYTES)))?;
+        let Some((header, header_len)) = self.window.header_at(begin)? else { return Ok(None) };
+        let end = begin.0.saturating_add(header_len as u64).saturating_add(header.length);
+        if Lsn(end) > durable {
+            return Ok(None);
+        }
+        self.open_to_read(Lsn(end))?;
+        Ok(Some(Lsn(end)))
+    }
+
+    /// Closes the segments before the next group, and those that are others now.
+    fn close_passed_segments(&mut self) {
         let segments = &mut self.window.segments;
         // A segment of a log that is received may have ended early since, or have been replaced: another epoch has begun. What was read of it
         // was durable before that.
@@ -199,27 +243,23 @@ impl Follower {
         if std::mem::replace(&mut self.changes, changes) != changes {
             segments.clear();
         }
-        while segments.front().is_some_and(|first| first.end <= begin) {
+        while segments.front().is_some_and(|first| first.end <= self.point.lsn) {
             segments.pop_front();
         }
-        // For a group of usual length, this opens all of its segments.
-        self.open_up_to(durable.min(Lsn(begin.0 + WINDOW_BYTES)))?;
-        let Some((header, header_len)) = self.window.header_at(begin)? else { return Ok(None) };
-        let end = begin.0.saturating_add(header_len as u64).saturating_add(header.length);
-        if Lsn(end) > durable {
-            return Ok(None);
-        }
-        self.open_up_to(Lsn(end))?;
-        Ok(Some(Lsn(end)))
     }
 
     /// Makes everything up to a position readable, which is on disk.
-    fn open_up_to(&mut self, end: Lsn) -> Result<()> {
-        let segments = &mut self.window.segments;
-        let reached = segments.back().map_or(self.point.lsn, |last| last.end);
-        let reached = self.shared.written.open(reached, end, segments)?;
+    fn open_to_read(&mut self, end: Lsn) -> Result<()> {
+        let reached = self.open_up_to(end)?;
         self.window.end = self.window.end.max(end.min(reached));
         Ok(())
+    }
+
+    /// Opens the segments up to a position, or as far as there are any. Returns where they end.
+    fn open_up_to(&mut self, end: Lsn) -> Result<Lsn> {
+        let segments = &mut self.window.segments;
+        let reached = segments.back().map_or(self.point.lsn, |last| last.end);
+        self.shared.written.open(reached, end, segments)
     }
 
     #[cold]
@@ -245,6 +285,14 @@ fn not_of_this_history(lsn: Lsn) -> Error {
     )
     .with_detail("No group ends there, or another one, or it is not on disk.")
     .with_hint("Begin again with a new copy of the database.")
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        if self.reads == Reads::Sealed {
+            self.shared.sealed.cease_to_follow();
+        }
+    }
 }
 
 impl std::fmt::Debug for Follower {

@@ -13,8 +13,10 @@ pub mod format;
 mod pins;
 pub mod reader;
 pub mod record;
+mod sealed;
 mod segments;
 pub mod spill;
+mod waiting;
 mod window;
 pub mod writer;
 

@@ -16,7 +16,7 @@ use std::path::PathBuf;
 pub(crate) const WINDOW_BYTES: u64 = 1 << 20;
 
 /// The commits that one flush has written.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Group {
     /// The LSN at which it begins.
     pub begin: Lsn,
@@ -49,6 +49,25 @@ impl<'a> Entry<'a> {
 }
 
 impl Group {
+    /// One that has just been sealed in these parts, and ends there.
+    pub(crate) fn of_sealed(seal: &Seal, end: LogPoint, parts: &[Vec<u8>]) -> Group {
+        let Seal { entries, lsn, salt, previous, .. } = *seal;
+        Group {
+            begin: lsn,
+            end,
+            entries,
+            salt,
+            previous,
+            header_len: GROUP_HEADER_LEN,
+            bytes: parts.concat(),
+        }
+    }
+
+    /// Whether it follows a point.
+    pub(crate) fn is_after(&self, point: &LogPoint) -> bool {
+        (self.begin, self.previous) == (point.lsn, point.checksum)
+    }
+
     /// The commits, in order.
     pub fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
         let (mut rest, epoch) = (self.after_header(), self.end.epoch);

@@ -40,16 +40,17 @@
 use crate::DatabaseId;
 use crate::commitment::Commitment;
 use crate::copy::LogCopy;
-use crate::follower::{Follower, Reads, Waited};
+use crate::follower::{Follower, Reads};
 use crate::format::{
     DATA_START, ENTRY_HEADER_LEN, FORMAT_VERSION, GROUP_ALIGNMENT, GROUP_HEADER_LEN, LogPoint,
     SEGMENT_HEADER_LEN, Seal, encode_entry_header, seal_group,
 };
 use crate::pins::{Pin, Pinned, Pins, Released};
 use crate::record::RedoBuffer;
+use crate::sealed::Sealed;
 use crate::segments::{Segment, Segments, Written};
 use crate::spill::{Kept, Spills};
-use crate::window::Window;
+use crate::window::{Group, Window};
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, ShortMutex};
 use firn_base::thread::{self, JoinHandle};
@@ -103,12 +104,6 @@ impl Default for LogOptions {
 /// The number of ticks without a commit after which the flusher sleeps until the next commit wakes it.
 const IDLE_TICKS: u32 = 20;
 
-/// How often one that waits for confirmation looks whether it is to end.
-const CHECK_EVERY: Duration = Duration::from_millis(100);
-
-/// How long a follower that waits without limit sleeps at once.
-const LONGEST_SLEEP: Duration = Duration::from_secs(86400);
-
 /// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
 /// succeeded.
 pub struct Log {
@@ -129,14 +124,16 @@ pub(crate) struct Shared {
     /// What of that is committed. Its lock is taken after that of `flushes`.
     pub commitment: Commitment,
     /// Threads wait here for confirmation, with the lock of `flushes`.
-    confirmed: Condvar,
+    pub confirmed: Condvar,
+    pub sealed: Sealed,
     /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
     failed: AtomicBool,
-    flushes: Mutex<Flushes>,
+    pub flushes: Mutex<Flushes>,
     /// Threads wait here for the end of a flush: of one with an even number, of one with an odd number.
     flush_ended: [Condvar; 2],
-    /// Followers wait here for the end of any flush, with the lock of `flushes`.
-    followed: Condvar,
+    /// Followers wait here for groups, with the lock of `flushes`: those that read what is committed, and others.
+    pub followed: Condvar,
+    pub followed_durable: Condvar,
     /// Only the leader locks it.
     writer: Mutex<Writer>,
     /// The leader locks it only when it needs another segment.
@@ -237,17 +234,28 @@ impl Queue {
 /// Whether a thread is flushing, and which flush makes which commits durable. Flushes are numbered. A thread that arrives during
 /// a flush waits for this one if it covers the thread's commit, else for the next one. At the end of a flush all threads that
 /// waited for it are woken, and one of those that wait for the next, to lead.
-struct Flushes {
+pub(crate) struct Flushes {
     flushing: bool,
     /// The number of the flush that runs, or of the next one.
     number: u64,
     /// The position up to which the running flush makes the log durable.
     flushing_to: Lsn,
-    failure: Option<Error>,
+    pub failure: Option<Error>,
     /// Why nobody waits for confirmation any more.
-    abandoned: Option<Error>,
+    pub abandoned: Option<Error>,
+    /// Up to where the log was committed when those were woken last who wait for that.
+    pub announced: Lsn,
     /// Whether the log has been closed.
-    closed: bool,
+    pub closed: bool,
+}
+
+impl Flushes {
+    /// Whether more is committed than when this was called last. If it is not, who waits for that need not be woken.
+    pub fn announce(&mut self, committed: Lsn) -> bool {
+        let is_news = committed > self.announced;
+        self.announced = self.announced.max(committed);
+        is_news
+    }
 }
 
 /// The queue as a leader has taken it: space for the header of a group, then its entries.
@@ -367,6 +375,7 @@ impl Log {
             durable: AtomicU64::new(begin.0),
             commitment: Commitment::new(at),
             confirmed: Condvar::new(),
+            sealed: Sealed::default(),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {
                 flushing: false,
@@ -374,10 +383,12 @@ impl Log {
                 flushing_to: begin,
                 failure: None,
                 abandoned: None,
+                announced: Lsn(0),
                 closed: false,
             }),
             flush_ended: [Condvar::new(), Condvar::new()],
             followed: Condvar::new(),
+            followed_durable: Condvar::new(),
             writer: Mutex::new(Writer {
                 segment: None,
                 last: at,
@@ -575,48 +586,6 @@ impl Log {
         self.shared.wait_durable(lsn)
     }
 
-    /// Returns once everything before `lsn` is committed: on disk here, which it writes if no other thread does, and confirmed by
-    /// others, if that is [required](Log::require_confirmation). Calls `check` now and then while it waits for them.
-    ///
-    /// Errors: the cause of the log's failure, those of `check`, and why the wait was [abandoned](Log::abandon): then it is unknown whether
-    /// the commit will be there.
-    pub fn wait_committed(&self, lsn: Lsn, check: &dyn Fn() -> Result<()>) -> Result<()> {
-        let shared = &*self.shared;
-        if shared.committed() >= lsn {
-            return Ok(());
-        }
-        shared.wait_durable(lsn)?;
-        let mut flushes = shared.flushes.lock();
-        while shared.committed() < lsn {
-            if let Some(error) = flushes.failure.as_ref().or(flushes.abandoned.as_ref()) {
-                return Err(error.clone());
-            }
-            if flushes.closed {
-                let message = "the log has been closed before the commit was confirmed";
-                return Err(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message));
-            }
-            check()?;
-            shared.confirmed.wait_for(&mut flushes, CHECK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// Ends all waits for confirmation, and later ones, by this error.
-    pub fn abandon(&self, error: Error) {
-        self.shared.flushes.lock().abandoned = Some(error);
-        self.shared.confirmed.notify_all();
-    }
-
-    /// Every commit up to this time is committed; 0 if none has been since the log was opened.
-    pub fn committed_time(&self) -> Time {
-        self.shared.commitment.time()
-    }
-
-    /// Everything before this position is on disk, and has been confirmed if that is required.
-    pub fn committed_lsn(&self) -> Lsn {
-        self.shared.committed()
-    }
-
     /// Everything before this position is on disk.
     pub fn durable_lsn(&self) -> Lsn {
         self.shared.durable()
@@ -673,11 +642,6 @@ impl Log {
         self.check()?;
         // The leader holds this lock from taking the queue until its group is on disk.
         Ok(self.shared.writer.lock().last)
-    }
-
-    /// The place up to which the log is committed.
-    pub fn committed_point(&self) -> LogPoint {
-        self.shared.commitment.point()
     }
 
     /// A position at which a group begins and up to which the log is committed, as a point of its history. It must be retained.
@@ -791,11 +755,15 @@ impl Log {
     ///
     /// It reads what is committed.
     ///
-    /// Errors: those of [`Log::pin`]; 55000 if the point is none of this log's history; 57P03 if it is behind what is durable.
+    /// Errors: those of [`Log::pin`]; 55000 if the point is none of this log's history; 57P03 if it is behind what is durable; the cause of
+    /// the log's failure.
     pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
         let pin = self.pin(holder, from.lsn, Vec::new())?;
-        // The leader holds this lock from taking the queue until its group is on disk.
+        // The leader holds this lock from taking the queue until its group is on disk. So a point that was read before that is known.
         let end = self.shared.writer.lock().last;
+        if from.lsn > end.lsn {
+            self.check()?;
+        }
         Follower::new(self.shared.clone(), pin, from, end)
     }
 
@@ -827,8 +795,7 @@ impl Log {
     fn stop(&self) -> Result<()> {
         let flushed = self.shared.wait_durable(self.appended_lsn());
         self.shared.flushes.lock().closed = true;
-        self.shared.followed.notify_all();
-        self.shared.confirmed.notify_all();
+        self.shared.wake_all();
         self.shared.flusher.send(|request| request.stop = true);
         self.shared.preparer.send(|request| request.stop = true);
         for thread in self.threads.lock().drain(..) {
@@ -875,11 +842,11 @@ impl Shared {
         self.commitment.lsn()
     }
 
-    /// Up to where a follower may read.
+    /// Up to where a follower may read files.
     pub fn readable(&self, reads: Reads) -> Lsn {
         match reads {
             Reads::Committed => self.committed(),
-            Reads::Durable => self.durable(),
+            Reads::Durable | Reads::Sealed => self.durable(),
         }
     }
 
@@ -892,41 +859,7 @@ impl Shared {
         self.commitment.note(groups, |end| self.durable.store(end.0, Ordering::Release));
     }
 
-    /// Wakes those who wait for confirmation, and followers.
-    pub fn wake_waiting(&self) {
-        // Under the lock, so that no thread begins to sleep in between.
-        drop(self.flushes.lock());
-        self.confirmed.notify_all();
-        self.followed.notify_all();
-    }
-
-    /// Waits until something is there, which becomes durable or committed, for so long or until the log is closed.
-    ///
-    /// Error: the cause of the log's failure.
-    pub fn wait_until(&self, longest: Duration, is_there: impl Fn() -> bool) -> Result<Waited> {
-        let until = clock::now().checked_add(longest);
-        // The leader stores the position before it takes this lock and wakes followers: none sleeps over a group.
-        let mut flushes = self.flushes.lock();
-        loop {
-            if is_there() {
-                return Ok(Waited::Group);
-            }
-            if let Some(failure) = &flushes.failure {
-                return Err(failure.clone());
-            }
-            if flushes.closed {
-                return Ok(Waited::Closed);
-            }
-            // Without an end that a clock can show, it waits again and again.
-            let left = until.map_or(LONGEST_SLEEP, |until| until.saturating_duration_since(clock::now()));
-            if left.is_zero() {
-                return Ok(Waited::TimedOut);
-            }
-            self.followed.wait_for(&mut flushes, left);
-        }
-    }
-
-    fn wait_durable(&self, lsn: Lsn) -> Result<()> {
+    pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         if self.is_durable(lsn) {
             return Ok(());
         }
@@ -967,8 +900,11 @@ impl Shared {
         flushes.flushing = false;
         self.ended(flushes.number).notify_all();
         flushes.number += 1;
-        self.followed.notify_all();
-        self.confirmed.notify_all();
+        self.followed_durable.notify_all();
+        if flushes.announce(self.committed()) {
+            self.confirmed.notify_all();
+            self.followed.notify_all();
+        }
         if flushes.failure.is_none() {
             self.ended(flushes.number).notify_one();
         } else {
@@ -1002,7 +938,7 @@ impl Shared {
         self.failed.store(true, Ordering::Release);
         (queue.full, queue.full_bytes, queue.bytes) = (Vec::new(), 0, Vec::new());
         self.space.notify_all();
-        self.followed.notify_all();
+        self.wake_all();
     }
 
     /// Replaces the queue by an empty one. Only the leader calls it.
@@ -1047,7 +983,8 @@ impl Shared {
     /// Seals a group and writes it at its position, into as many segments as needed. Returns when it is on disk.
     fn write(&self, writer: &mut Writer, group: &mut QueuedGroup) -> Result<()> {
         let mut at = group.begin;
-        let header = self.segment_for(writer, at).header;
+        let segment = self.segment_for(writer, at);
+        let (header, is_in_one) = (segment.header, group.end <= segment.end);
         let seal = Seal {
             entries: group.entries,
             lsn: at,
@@ -1057,6 +994,15 @@ impl Shared {
             previous: writer.last.checksum,
         };
         let checksum = seal_group(&mut group.chunks, &seal);
+        let Seal { epoch, wall_time, .. } = seal;
+        let last = LogPoint { lsn: group.end, checksum, epoch, wall_time };
+        // A follower opens the segments of a group: there is not yet a second one.
+        if is_in_one && self.sealed.is_wanted(group.end.0 - group.begin.0) {
+            self.sealed.put(Group::of_sealed(&seal, last, &group.chunks));
+            // Under the lock, so that no follower begins to sleep in between.
+            drop(self.flushes.lock());
+            self.followed_durable.notify_all();
+        }
         let mut chunks = group.chunks.iter().map(Vec::as_slice);
         let mut rest: &[u8] = &[];
         while at < group.end {
@@ -1078,8 +1024,7 @@ impl Shared {
             // On disk when it returns: see `Segment::file`.
             segment.file.write_parts_at(&mut parts, DATA_START + (start.0 - first.0))?;
         }
-        let Seal { epoch, wall_time, .. } = seal;
-        writer.last = LogPoint { lsn: group.end, checksum, epoch, wall_time };
+        writer.last = last;
         Ok(())
     }
 

@@ -200,20 +200,16 @@ impl Receiver {
         disk.sync_directory(path.parent().expect("it is in a folder"))
     }
 
-    /// Makes everything durable that has arrived. Returns how far the replica has come.
-    pub fn flush(&mut self) -> Result<FollowerStatus> {
+    /// Makes everything durable that has arrived, and answers. Returns how far the replica has come.
+    pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
         let received = self.engine.received()?.lsn;
         self.engine.flush_log()?;
-        self.engine.confirm(self.committed);
         let replayed = self.engine.visible_lsn();
-        Ok(FollowerStatus { received, flushed: received, replayed })
-    }
-
-    /// Makes everything durable that has arrived, and answers.
-    pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
-        let status = self.flush()?;
+        let status = FollowerStatus { received, flushed: received, replayed };
         channel.send(&[&Request::Status(status).encode()])?;
         channel.flush()?;
+        // Commits may wait for the answer, and only readers here for this.
+        self.engine.confirm(self.committed);
         Ok(status)
     }
 }

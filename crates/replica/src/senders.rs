@@ -1,4 +1,5 @@
-//! The side of a server towards those that follow its log: sends groups as soon as they are on disk, and notes how far each has come.
+//! The side of a server towards those that follow its log: sends groups as soon as they are committed, and to voters while they are written
+//! to the disk; and notes how far each has come.
 //!
 //! A slow or silent follower delays nothing: it reads the log from files, and its pin retains them only up to
 //! `max_slot_wal_keep_size`. One whose pin is broken gets an error and begins anew.
@@ -20,6 +21,9 @@ use std::time::Duration;
 const POSITION_EVERY: Duration = Duration::from_secs(1);
 /// To a voter, which is to notice when this server is gone, this often.
 const HEARTBEAT_EVERY: Duration = Duration::from_millis(50);
+/// That more is committed is sent to a voter after so long, unless it goes with the next group before: where commits follow one another, each
+/// is one message.
+const COMMITTED_AFTER: Duration = Duration::from_micros(500);
 /// One that has not answered for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 /// How many positions are remembered with the times when they were sent, to measure how far the other side is behind.
@@ -119,6 +123,8 @@ pub(crate) struct Sending {
     answered_at: Instant,
     /// Up to where the other side knows that the log is committed.
     committed: Lsn,
+    /// Since when it does not know that more is committed.
+    behind_since: Option<Instant>,
     pub pulse: Pulse,
     /// Which voter the other side is, if it counts as one.
     voter: Option<NodeId>,
@@ -138,7 +144,7 @@ impl Sending {
         // Others get only what is committed, so they are never ahead of the cluster.
         let voter = peer.voter.filter(|_| engine.voter().is_some() && engine.written_epoch().is_some());
         let follower = engine.follow(&peer.name, from)?;
-        let mut log = LogSender::new(if voter.is_some() { follower.read_durable() } else { follower });
+        let mut log = LogSender::new(if voter.is_some() { follower.read_sealed() } else { follower });
         send(channel, &Reply::Log(from))?;
         log.begin(channel)?;
         channel.flush()?;
@@ -160,6 +166,7 @@ impl Sending {
             positioned_at: now.checked_sub(POSITION_EVERY).unwrap_or(now),
             answered_at: now,
             committed: Lsn(0),
+            behind_since: None,
             pulse: Pulse::Steady,
             voter,
             flushed: Lsn(0),
@@ -228,24 +235,35 @@ impl Sending {
         if self.pulse == Pulse::Now {
             self.pulse = Pulse::Asked;
         }
-        let is_due = is_due || self.voter.is_some() && committed > self.committed && !sent;
         if sent {
             self.committed = self.log.committed();
         }
+        let is_due = is_due || self.behind_since.is_some_and(|since| since.elapsed() >= COMMITTED_AFTER);
         if is_due {
             let sent_at = clock::wall_clock_micros();
             send(channel, &Reply::Position { durable, committed, sent_at })?;
             (self.positioned_at, self.committed) = (clock::now(), committed);
         }
+        self.behind_since = match self.voter {
+            Some(_) if committed > self.committed => Some(self.behind_since.unwrap_or_else(clock::now)),
+            _ => None,
+        };
         if sent || is_due {
             channel.flush()?;
         }
         Ok(sent)
     }
 
-    /// Waits until more is on disk, for so long at most. Error: 57P01 if the log has been closed.
+    /// Waits until there is something to be sent, for so long at most. Error: 57P01 if the log has been closed.
     pub fn wait_for_log(&mut self, longest: Duration) -> Result<()> {
-        match self.log.follower.wait_for_news(self.committed, longest)? {
+        let follower = &mut self.log.follower;
+        let waited = match self.behind_since {
+            Some(since) => {
+                follower.wait(Lsn(u64::MAX), longest.min(COMMITTED_AFTER.saturating_sub(since.elapsed())))?
+            }
+            None => follower.wait_for_news(self.committed, longest)?,
+        };
+        match waited {
             Waited::Closed => Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the server has closed its log")),
             _ => Ok(()),
         }

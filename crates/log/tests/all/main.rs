@@ -10,7 +10,7 @@ use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Cell, Error, Lsn, Result, RowId, SqlState, TableId, Time, clock};
-use firn_log::{DatabaseId, Entry, Group, Log, LogOptions, LogPoint, Reader, Record, RedoBuffer};
+use firn_log::{DatabaseId, Entry, Group, Log, LogOptions, LogPoint, Reader, Record, RedoBuffer, Waited};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -722,6 +722,48 @@ fn the_log_works_on_real_files() {
         at = reader.point();
     }
     std::fs::remove_dir_all(&root).unwrap();
+}
+
+#[test]
+fn a_voter_gets_a_group_while_it_is_written() {
+    const NO_LIMIT: Lsn = Lsn(u64::MAX);
+    let disk = SimulatedDisk::new();
+    let wide = LogOptions { segment_bytes: 4 << 20, ..LogOptions::default() };
+    let log = Log::open(disk.clone(), directory(), DATABASE, LogPoint::START, wide).unwrap();
+    commit(&log, 1).unwrap();
+    let first = log.point().unwrap();
+    let mut reader = log.follow("r", first).unwrap().read_durable();
+    let mut voter = log.follow("v", first).unwrap().read_sealed();
+    disk.set_sync_time(Duration::from_secs(2));
+    let second = std::thread::scope(|scope| {
+        let committing = scope.spawn(|| commit(&log, 2));
+        assert_eq!(voter.wait(NO_LIMIT, Duration::from_secs(60)).unwrap(), Waited::Group);
+        let group = voter.next_group(NO_LIMIT).unwrap().unwrap();
+        assert!(log.durable_lsn() == first.lsn && reader.next_group(NO_LIMIT).unwrap().is_none());
+        assert_eq!(voter.segments_of(&group).count(), 1);
+        assert!(voter.next_group(NO_LIMIT).unwrap().is_none());
+        // Whoever has it is told of it only once it is on disk here.
+        assert!(log.has(group.end).unwrap());
+        assert_eq!(log.durable_lsn(), group.end.lsn);
+        committing.join().unwrap().unwrap();
+        group
+    });
+    assert_eq!(reader.next_group(NO_LIMIT).unwrap().unwrap().bytes(), second.bytes());
+    disk.set_sync_time(Duration::ZERO);
+    // A long one is read from the file; then those after it are passed on early again.
+    log.wait_durable(append(&log, 3, &vec![7; 1 << 20]).unwrap()).unwrap();
+    commit(&log, 4).unwrap();
+    for number in [3, 4] {
+        let group = voter.next_group(NO_LIMIT).unwrap().unwrap();
+        assert_eq!(commits(&group).next().unwrap().time, Time(number));
+        assert_eq!(group.bytes(), reader.next_group(NO_LIMIT).unwrap().unwrap().bytes());
+    }
+    // What the disk does not take is nevertheless with the voter, and not of this history.
+    disk.fail_after_bytes(0, Fault::Broken);
+    commit(&log, 5).unwrap_err();
+    let lost = voter.next_group(NO_LIMIT).unwrap().unwrap();
+    assert!(reader.next_group(NO_LIMIT).unwrap().is_none());
+    assert_eq!(log.has(lost.end).unwrap_err().state(), SqlState::IO_ERROR);
 }
 
 #[test]

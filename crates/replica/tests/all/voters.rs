@@ -1,5 +1,5 @@
 //! A simulation of voters on one thread: each seed is one sequence of steps, with clients, lost connections, kills, power cuts, full disks,
-//! servers that are cut off, clocks that run fast and slow, and changes of the set of voters. What the voters agree on is in a register that
+//! disks that fail while the primary writes, servers that are cut off, clocks that run fast and slow, and changes of the set of voters. What the voters agree on is in a register that
 //! all share, and learn of late.
 //!
 //! The engines have no threads. What is sent waits in queues until the simulation delivers it, message by message.
@@ -9,7 +9,7 @@
 
 use crate::sim::{DATA, End, Queue, open, state};
 use crate::support::{connect, for_each_seed};
-use firn_base::disk::{Disk, SimulatedDisk};
+use firn_base::disk::{Disk, Fault, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{Epoch, Lsn, NodeId, SqlState};
@@ -95,6 +95,7 @@ pub struct Counts {
     kills: usize,
     cut_off: usize,
     swapped: usize,
+    ended_in_flush: usize,
     cut: usize,
     copied: usize,
     begun_anew: usize,
@@ -231,6 +232,7 @@ impl World {
                 193 => self.hand_over_to(at),
                 194 => self.cut_off_primary(),
                 195..=196 => self.swap_cut_off(at),
+                197 => self.end_in_flush(),
                 192 if self.one_in(2) => drop(self.add_voter(at)),
                 192 => self.remove_voter(at),
                 _ => self.see(at),
@@ -647,6 +649,25 @@ impl World {
             true => self.reopen(at, |node| node.disk.after_kill()),
             false => self.reopen(at, |node| node.disk.after_power_cut(&mut random)),
         }
+    }
+
+    /// The primary is lost while it writes a group, which others may have already.
+    fn end_in_flush(&mut self) {
+        let Some(primary) = self.primary() else { return };
+        (0..self.random.uniform(1, 3)).for_each(|_| self.commit(primary));
+        self.nodes[primary].disk.fail_after_bytes(self.random.uniform(0, 500) as u64, Fault::Broken);
+        if self.nodes[primary].database.engine().flush_log().is_ok() {
+            self.nodes[primary].disk.heal();
+            return;
+        }
+        self.counts.ended_in_flush += 1;
+        for at in (0..NODES).filter(|at| *at != primary) {
+            if self.one_in(2) {
+                self.send(at);
+                (0..self.random.uniform(0, 8)).for_each(|_| self.deliver(at));
+            }
+        }
+        self.end_node(primary);
     }
 
     /// Closes a database, and opens it again on what `disk` returns.
