@@ -86,7 +86,7 @@ fn fail_over(options: &Options, shared: &Shared, nodes: &mut [Node], random: &mu
         let kind = if failover < 4 { failover as usize } else { random.uniform(0, 3) as usize };
         let begun = Instant::now();
         *shared.acknowledgements.lock() = Some((begun, Duration::ZERO));
-        let before = shared.acknowledged.lock().len();
+        let mut before = shared.acknowledged.lock().len();
         match kind {
             0 => {
                 println!("server {primary} is killed");
@@ -102,6 +102,8 @@ fn fail_over(options: &Options, shared: &Shared, nodes: &mut [Node], random: &mu
             2 => {
                 println!("server {other} takes over from server {primary}");
                 promote(&options.firn, &nodes[other], false)?;
+                // Those before do not end the interruption.
+                before = shared.acknowledged.lock().len();
             }
             _ => {
                 println!("server {other} is killed, which is not the primary");

@@ -279,9 +279,22 @@ async fn propose(
     let asked = tokio::task::spawn_blocking(move || {
         network::ask(&*transport, &address, Some(leader), Ask::Propose { change, may_forward: false })
     });
-    match tokio::time::timeout(LONGEST_PROPOSAL, asked).await {
-        Ok(Ok(Ok(Answer::Proposed(outcome)))) => Ok(outcome),
-        _ => Err(no_majority()),
+    tokio::select! {
+        Ok(Ok(Answer::Proposed(outcome))) = asked => Ok(outcome),
+        // One that is stopped does not answer for long.
+        () = no_longer_led_by(raft, leader) => Err(no_majority()),
+        () = tokio::time::sleep(LONGEST_PROPOSAL) => Err(no_majority()),
+        else => Err(no_majority()),
+    }
+}
+
+/// Waits until another one leads, as far as this one knows.
+async fn no_longer_led_by(raft: &Raft<Types>, leader: u64) {
+    let mut metrics = raft.metrics();
+    while metrics.borrow_and_update().current_leader == Some(leader) {
+        if metrics.changed().await.is_err() {
+            return;
+        }
     }
 }
 

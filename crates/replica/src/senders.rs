@@ -87,6 +87,24 @@ impl Senders {
         &self.quorum
     }
 
+    /// Counts by a set of voters from now on: see [`Quorum::count_by`]. What they have answered before counts as well, since one answers
+    /// only when it has more.
+    pub fn count_by(
+        &self,
+        engine: &Engine,
+        own: NodeId,
+        voters: impl Iterator<Item = u64>,
+        version: u64,
+        floor: Lsn,
+    ) {
+        self.quorum.count_by(engine, own, voters, version, floor);
+        for status in self.list() {
+            if let (Some(voter), Some(_)) = (status.peer.voter, status.reply_time) {
+                self.quorum.note(engine, voter, status.reached.flushed);
+            }
+        }
+    }
+
     /// How far each has come, in the order in which they connected.
     pub fn list(&self) -> Vec<SenderStatus> {
         self.list.lock().iter().map(|status| status.lock().clone()).collect()
@@ -150,7 +168,7 @@ impl Sending {
         channel.flush()?;
         let reached = FollowerStatus { received: from.lsn, flushed: from.lsn, replayed: Lsn(0) };
         let listed = senders.add(SenderStatus {
-            peer,
+            peer: Peer { voter, ..peer },
             is_catching_up: true,
             sent: from.lsn,
             reached,
@@ -182,28 +200,32 @@ impl Sending {
     pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
         self.answered_at = clock::now();
         self.flushed = reached.flushed;
+        let before = {
+            // Before it is counted: who begins to count meanwhile finds it here.
+            let mut status = self.listed.status.lock();
+            status.reply_time = Some(clock::wall_clock_micros());
+            std::mem::replace(&mut status.reached, reached)
+        };
         if let Some(voter) = self.voter {
             self.listed.senders.quorum.note(&self.engine, voter, reached.flushed);
         }
         // What is not on disk there is retained here.
         self.log.follower.pin().advance(reached.flushed.min(self.log.sent()))?;
-        let mut status = self.listed.status.lock();
         let since = |lsn: Lsn| {
             let newest = self.sent.partition_point(|(sent, _)| *sent <= lsn).checked_sub(1)?;
             Some(self.sent[newest].1.elapsed())
         };
-        let before = status.reached;
         let positions = [
             (before.received, reached.received),
             (before.flushed, reached.flushed),
             (before.replayed, reached.replayed),
         ];
+        let mut status = self.listed.status.lock();
         for (lag, (before, now)) in status.lags.iter_mut().zip(positions) {
             if now > before {
                 *lag = since(now).or(*lag);
             }
         }
-        (status.reached, status.reply_time) = (reached, Some(clock::wall_clock_micros()));
         status.is_catching_up = lacks_much(self.engine.durable_lsn(), reached);
         drop(status);
         let passed = self.sent.partition_point(|(sent, _)| *sent < reached.replayed);

@@ -140,8 +140,7 @@ impl Options {
                     // One that was a primary before there were voters has committed all that it has written.
                     let floor = self.begun().unwrap_or(Lsn(0));
                     let voters = state.voters.keys().copied();
-                    let quorum = self.senders.quorum();
-                    quorum.count_by(&self.engine, standing.node, voters, state.version, floor);
+                    self.senders.count_by(&self.engine, standing.node, voters, state.version, floor);
                     Ok(())
                 }
                 Duty::StepDown => return (self.ended)(VotingEnd::Deposed),

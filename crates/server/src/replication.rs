@@ -161,11 +161,10 @@ pub fn follow(
         connect: Box::new({
             let (name, voters, engine) = (name.to_owned(), voters.clone(), database.engine().clone());
             move || {
-                let upstream = match engine.voter() {
-                    Some(_) => &voters.leader()?,
-                    None => &upstream,
-                };
-                Ok(Box::new(upstream.connect(&name)?))
+                Ok(Box::new(match engine.voter() {
+                    Some(_) => voters.connect_to_leader(&name)?,
+                    None => upstream.connect(&name)?,
+                }))
             }
         }),
         may_diverge,
@@ -282,7 +281,8 @@ impl ReplicationFacts for Facts {
         check: &dyn Fn() -> Result<()>,
     ) -> Result<bool> {
         if self.engine.voter().is_some() && !is_forced {
-            return self.voters.take_over(&self.engine, longest, check);
+            let watch = self.following.as_ref().map(|(watch, _)| watch);
+            return self.voters.take_over(&self.engine, watch, longest, check);
         }
         let (watch, upstream) = self.following.as_ref().ok_or_else(no_replica)?;
         let promotion = match is_forced {

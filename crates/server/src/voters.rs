@@ -2,11 +2,12 @@
 //! its connections to the other voters.
 
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, Mutex};
-use firn_base::{Error, NodeId, Result, SqlState, clock, random};
+use firn_base::{Error, NodeId, Result, SqlState, clock, random, thread};
 use firn_control::{Control, Line, Transport, ask_change, ask_state, is_unreachable};
 use firn_log::DatabaseId;
 use firn_replica::cluster::{Change, Cluster, Member, Outcome, Refusal};
@@ -22,6 +23,8 @@ use crate::replication::{Connection, Upstream, report};
 const FOLDER: &str = "control";
 /// What a replica may lack that becomes a voter: commits wait for it from then on.
 const LITTLE_BYTES: u64 = 16 << 20;
+/// How often one that connects to the primary looks whether it still is one.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How long to try to become a voter while the set of voters changes.
 const LONGEST_ADMISSION: Duration = Duration::from_secs(10);
 
@@ -69,10 +72,24 @@ impl Voters {
         *self.control.lock() = None;
     }
 
-    /// Whom a voter follows, if a primary is known; the error says that none is.
-    pub fn leader(&self) -> Result<Upstream> {
+    /// Connects a voter to the one that it follows. Ends when that is another one meanwhile: a server that is stopped accepts a connection and
+    /// does not answer.
+    ///
+    /// Errors: 57P03 if no primary is known, or another one is; those of connecting.
+    pub fn connect_to_leader(&self, name: &str) -> Result<Connection> {
         let address = self.leader.address().ok_or_else(no_primary)?;
-        quick(&self.template, &address)
+        let upstream = quick(&self.template, &address)?;
+        let (sender, connected) = mpsc::channel();
+        let name = name.to_owned();
+        // It ends by itself soon if nobody waits for it any more.
+        thread::spawn("firn-connect", move || drop(sender.send(upstream.connect(&name))));
+        loop {
+            match connected.recv_timeout(LOOK_EVERY) {
+                Ok(connection) => return connection,
+                Err(mpsc::RecvTimeoutError::Timeout) if self.leader.address().as_ref() == Some(&address) => {}
+                Err(_) => return Err(no_primary()),
+            }
+        }
     }
 
     /// The present primary, if it is another voter, as far as is known.
@@ -153,10 +170,7 @@ impl Voters {
         if let Some(voter) = engine.voter() {
             return propose(voter.node);
         }
-        let status = watch.status();
-        if status.state != FollowingState::Receiving
-            || status.available.0.saturating_sub(status.reached.received.0) > LITTLE_BYTES
-        {
+        if !is_close_behind(watch) {
             let message = "the replica is not connected to its primary, or lacks much of its log";
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message));
         }
@@ -213,10 +227,12 @@ impl Voters {
         until_changed(check, || control.propose(Change::Remove { node: *node }))
     }
 
-    /// Lets this voter take over from the primary, and waits for that, for so long at most. Returns whether it has.
+    /// Lets this voter take over from the primary, and waits for that, for so long at most. Returns whether it has. Commits wait meanwhile, so
+    /// it waits first until it has nearly all of the log.
     pub fn take_over(
         &self,
         engine: &Engine,
+        following: Option<&FollowingWatch>,
         longest: Option<Duration>,
         check: &dyn Fn() -> Result<()>,
     ) -> Result<bool> {
@@ -230,7 +246,9 @@ impl Voters {
             }
             let state = control.state();
             let is_due = retried_at.is_none_or(|at| at.elapsed() > Duration::from_secs(3));
-            if state.primary().is_some_and(|primary| primary != control.node()) && is_due && asked < 5 {
+            let follows = state.primary().is_some_and(|primary| primary != control.node())
+                && (longest.is_none() || following.is_none_or(is_close_behind));
+            if follows && is_due && asked < 5 {
                 (asked, retried_at) = (asked + 1, Some(clock::now()));
                 let preferred = Some(control.node().0);
                 // Another one may be faster.
@@ -243,6 +261,13 @@ impl Voters {
         }
         Ok(!engine.is_replica())
     }
+}
+
+/// Whether a replica receives the log of its primary, and lacks little of it.
+fn is_close_behind(watch: &FollowingWatch) -> bool {
+    let status = watch.status();
+    status.state == FollowingState::Receiving
+        && status.available.0.saturating_sub(status.reached.received.0) <= LITTLE_BYTES
 }
 
 /// Proposes a change until it is made, or refused for good.

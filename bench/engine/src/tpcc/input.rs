@@ -176,6 +176,96 @@ impl Input {
             Input::StockLevel { .. } => Kind::StockLevel,
         }
     }
+
+    /// Appends what a log of procedures has of it: which of them it is, and its parameters. Nothing if it changes no rows.
+    pub fn encode(&self, log: &mut Vec<u8>) {
+        let put = |log: &mut Vec<u8>, numbers: &[i32]| {
+            numbers.iter().for_each(|number| log.extend(number.to_le_bytes()));
+        };
+        match self {
+            Input::NewOrder(order) => {
+                log.extend([Kind::NewOrder as u8, order.line_count as u8]);
+                put(log, &[order.warehouse, order.district, order.customer]);
+                for line in order.lines() {
+                    put(log, &[line.item, line.supply_warehouse, line.quantity]);
+                }
+            }
+            Input::Payment(payment) => {
+                log.push(Kind::Payment as u8);
+                put(log, &[payment.warehouse, payment.district, payment.customer_warehouse]);
+                put(log, &[payment.customer_district, payment.amount as i32]);
+                match payment.customer {
+                    CustomerChoice::Id(id) => {
+                        log.push(0);
+                        put(log, &[id]);
+                    }
+                    CustomerChoice::LastName(name) => {
+                        log.push(name.length);
+                        log.extend_from_slice(name.as_str().as_bytes());
+                    }
+                }
+            }
+            Input::Delivery { warehouse, carrier } => {
+                log.push(Kind::Delivery as u8);
+                put(log, &[*warehouse, *carrier]);
+            }
+            Input::OrderStatus { .. } | Input::StockLevel { .. } => {}
+        }
+    }
+
+    /// Takes the first one from a log, which was [encoded](Input::encode) there. `None` at the end.
+    pub fn decode(log: &mut &[u8]) -> Option<Input> {
+        let kind = byte(log)?;
+        Some(if kind == Kind::NewOrder as u8 {
+            let line_count = usize::from(byte(log)?);
+            let [warehouse, district, customer] = numbers(log)?;
+            let mut lines = [LineInput { item: 0, supply_warehouse: 0, quantity: 0 }; MAX_LINES];
+            for line in &mut lines[..line_count] {
+                let [item, supply_warehouse, quantity] = numbers(log)?;
+                *line = LineInput { item, supply_warehouse, quantity };
+            }
+            Input::NewOrder(NewOrderInput { warehouse, district, customer, lines, line_count })
+        } else if kind == Kind::Payment as u8 {
+            let [warehouse, district, customer_warehouse, customer_district, amount] = numbers(log)?;
+            let customer = match byte(log)? {
+                0 => CustomerChoice::Id(numbers::<1>(log)?[0]),
+                length => {
+                    let (name, rest) = log.split_at_checked(usize::from(length))?;
+                    *log = rest;
+                    let mut bytes = [0; 15];
+                    bytes[..name.len()].copy_from_slice(name);
+                    CustomerChoice::LastName(LastName { bytes, length })
+                }
+            };
+            let amount = i64::from(amount);
+            Input::Payment(PaymentInput {
+                warehouse,
+                district,
+                customer_warehouse,
+                customer_district,
+                customer,
+                amount,
+            })
+        } else {
+            let [warehouse, carrier] = numbers(log)?;
+            Input::Delivery { warehouse, carrier }
+        })
+    }
+}
+
+fn byte(log: &mut &[u8]) -> Option<u8> {
+    let (byte, rest) = log.split_first()?;
+    *log = rest;
+    Some(*byte)
+}
+
+fn numbers<const N: usize>(log: &mut &[u8]) -> Option<[i32; N]> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        let (bytes, rest) = log.split_first_chunk()?;
+        (*number, *log) = (i32::from_le_bytes(*bytes), rest);
+    }
+    Some(numbers)
 }
 
 /// A terminal: a source of inputs for some of the warehouses.
@@ -305,6 +395,22 @@ mod tests {
         assert_eq!(LastName::of(0).as_str(), "BARBARBAR");
         assert_eq!(LastName::of(371).as_str(), "PRICALLYOUGHT");
         assert_eq!(LastName::of(777).as_str(), "CALLYCALLYCALLY");
+    }
+
+    #[test]
+    fn inputs_that_change_rows_are_decoded_as_they_were_encoded() {
+        let mut terminal = Terminal::new(Scale::warehouses(5), 3, 0, 1);
+        let inputs: Vec<Input> = (0..1000).map(|_| terminal.next_input()).collect();
+        let mut log = Vec::new();
+        inputs.iter().for_each(|input| input.encode(&mut log));
+        let mut rest = &log[..];
+        for input in inputs
+            .iter()
+            .filter(|input| [Kind::NewOrder, Kind::Payment, Kind::Delivery].contains(&input.kind()))
+        {
+            assert_eq!(Input::decode(&mut rest).as_ref(), Some(input));
+        }
+        assert_eq!(Input::decode(&mut rest), None);
     }
 
     #[test]

@@ -329,6 +329,16 @@ impl<'t> Worker<'t> {
         }
     }
 
+    /// What the next transaction is of.
+    pub fn input(&self) -> &Input {
+        &self.input
+    }
+
+    /// Lets the next transaction be of this, and not of what the terminal enters.
+    pub fn enter(&mut self, input: Input) {
+        self.input = input;
+    }
+
     /// Begins a transaction.
     #[inline]
     fn begin(&mut self, read_only: bool) -> Result<Transaction> {

@@ -401,7 +401,7 @@ impl World {
                 note!("node {at} cannot follow {upstream}: {error}");
                 for one in [at, upstream] {
                     let engine = self.nodes[one].database.engine();
-                    let (point, committed) = (engine.log_point().unwrap(), engine.committed_lsn());
+                    let (point, committed) = (engine.log_point(), engine.committed_lsn());
                     note!("  {one}: {point:?}, committed {committed:?}, writes {:?}", engine.written_epoch());
                 }
                 match error.state() {
@@ -415,6 +415,8 @@ impl World {
                     }
                     // The server does not have everything yet.
                     SqlState::CANNOT_CONNECT_NOW => {}
+                    // Its disk has failed, and it ends.
+                    SqlState::IO_ERROR => {}
                     _ => panic!("{error}"),
                 }
             }
@@ -517,7 +519,7 @@ impl World {
                 let floor = node.begun.unwrap_or(Lsn(0));
                 let voters = cluster.voters.keys().copied();
                 note!("node {at} counts by {:?} from {floor:?}", cluster.voters);
-                node.senders.quorum().count_by(&engine, voter.node, voters, cluster.version, floor);
+                node.senders.count_by(&engine, voter.node, voters, cluster.version, floor);
             }
             Duty::Leave => {
                 if let Some(primary) = cluster.primary().and_then(|primary| cluster.member(primary)) {
