@@ -31,6 +31,7 @@ use std::path::Path;
 use std::time::Duration;
 use storage::Store;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 pub use network::{Line, Transport};
 
@@ -59,6 +60,8 @@ const SNAPSHOT_AFTER: u64 = 64;
 pub(crate) struct Known {
     state: Mutex<Arc<Cluster>>,
     changed: Condvar,
+    /// How often it has changed, for async code.
+    changes: watch::Sender<u64>,
 }
 
 impl Known {
@@ -66,9 +69,18 @@ impl Known {
         self.state.lock().clone()
     }
 
+    /// Waits until it is another state.
+    async fn is_other_than(&self, state: &Arc<Cluster>) {
+        let mut changes = self.changes.subscribe();
+        while Arc::ptr_eq(&self.get(), state) {
+            changes.changed().await.expect("the sender is here");
+        }
+    }
+
     fn set(&self, state: Cluster) {
         *self.state.lock() = Arc::new(state);
         self.changed.notify_all();
+        self.changes.send_modify(|changes| *changes += 1);
     }
 }
 
@@ -213,6 +225,15 @@ impl ControlPlane for Control {
 
     fn propose(&self, change: Change) -> Result<Outcome> {
         self.runtime().block_on(propose(&self.raft, &self.known, &self.transport, change, true))
+    }
+
+    fn propose_in(&self, state: &Arc<Cluster>, change: Change) -> Result<Option<Outcome>> {
+        self.runtime().block_on(async {
+            tokio::select! {
+                outcome = propose(&self.raft, &self.known, &self.transport, change, true) => outcome.map(Some),
+                () = self.known.is_other_than(state) => Ok(None),
+            }
+        })
     }
 }
 

@@ -25,6 +25,10 @@ pub trait ControlPlane: Send + Sync {
 
     /// Proposes a change, and waits until it is made or refused. Error: 57P03 if that is unknown.
     fn propose(&self, change: Change) -> Result<Outcome>;
+
+    /// The same for what follows from a state. `None` as soon as another one is known, which may have the change or not: then something else
+    /// may be to be done.
+    fn propose_in(&self, state: &Arc<Cluster>, change: Change) -> Result<Option<Outcome>>;
 }
 
 /// Whom a voter follows: `HOST:PORT`. `None` if no primary is known.
@@ -125,9 +129,9 @@ impl Options {
             let done = match &duty {
                 Duty::Nothing => Ok(()),
                 Duty::Promise(epoch) => self.engine.promise(*epoch).map(drop),
-                Duty::Propose(change) => self.control.propose(change.clone()).map(|outcome| {
+                Duty::Propose(change) => self.control.propose_in(&state, change.clone()).map(|outcome| {
                     // If it is refused otherwise, the state has changed.
-                    if outcome == Err(Refusal::Unknown) {
+                    if outcome == Some(Err(Refusal::Unknown)) {
                         watch.note_unknown();
                     }
                 }),
