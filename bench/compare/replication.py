@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """What replicas cost a primary, and how quickly they follow and take over.
 
-    primary    TPC-C in process with 0, 1 and 2 replicas, and with one that is stopped (SIGSTOP): transactions per second
+    primary    TPC-C in process with 0, 1 and 2 replicas, with one that another one follows, and with one that is stopped (SIGSTOP):
+               transactions per second
+    cost       TPC-C at a rate: the primary's processor time per transaction, with replicas that follow it and one that follows a replica, and
+               the bytes of the log per transaction
     replay     a replica receives the log of a run of TPC-C and replays it afterwards: the time of the run over that of replay
     lag        TPC-C at a rate: how long after its acknowledgement a commit is seen on a replica, and how old the newest group is that the
                replica shows, which contains the time between two groups
@@ -47,7 +50,7 @@ def parse():
     parser.add_argument("--runs", type=int, default=3, help="how often")
     parser.add_argument("--rate", type=int, default=30000, help="transactions per second for the lag")
     parser.add_argument("--directory", help="where databases are written")
-    parser.add_argument("parts", nargs="*", default=[], help="primary, replay, lag, failover, commit, quiet; all by default")
+    parser.add_argument("parts", nargs="*", default=[], help="primary, cost, replay, lag, failover, commit, quiet; all by default")
     arguments = parser.parse_args()
     arguments.parts = arguments.parts or list(PARTS)
     return arguments
@@ -149,10 +152,10 @@ def wait_for(what, seconds=120):
 class Tpcc:
     """A run of TPC-C on one thread, in a process of its own that serves the database meanwhile."""
 
-    def __init__(self, arguments, more=()):
+    def __init__(self, arguments, more=(), seconds=None):
         self.port = free_port()
         command = [arguments.firn, "bench", "tpcc", "--warehouses", str(WAREHOUSES), "--threads", "1"]
-        command += ["--seconds", str(arguments.seconds), "--listen", f"127.0.0.1:{self.port}", *more]
+        command += ["--seconds", str(seconds or arguments.seconds), "--listen", f"127.0.0.1:{self.port}", *more]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
         wait_for(lambda: Client(self.port))
@@ -173,10 +176,13 @@ def received(client):
 def primary(arguments):
     rates = {}
     for run in range(arguments.runs):
-        for kind in ["alone", "1 replica", "2 replicas", "1 replica that is stopped"]:
+        for kind in ["alone", "1 replica", "2 replicas", "1 replica that one follows", "1 replica that is stopped"]:
             tpcc = Tpcc(arguments)
             count = 0 if kind == "alone" else int(kind[0])
             replicas = [Server(arguments, f"primary-{run}-{at}", tpcc.port) for at in range(count)]
+            if "follows" in kind:
+                replicas[0].connect()
+                replicas.append(Server(arguments, f"primary-{run}-behind", replicas[0].port))
             for replica in replicas:
                 replica.connect()
             if "stopped" in kind:
@@ -187,6 +193,40 @@ def primary(arguments):
     for kind, of_kind in rates.items():
         median = statistics.median(of_kind)
         print(f"{kind:<28}{median:>10.0f} tx/s{median / statistics.median(rates['alone']):>8.0%}")
+
+
+def processor_time(process):
+    """Of a process so far, in seconds."""
+    fields = pathlib.Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def cost(arguments):
+    seconds, times, sizes = 4, {}, []
+    for run in range(arguments.runs):
+        for kind in ["alone", "1 replica", "2 replicas", "1 replica that one follows"]:
+            tpcc = Tpcc(arguments, ["--rate", str(arguments.rate)], 3 * seconds)
+            client, count = Client(tpcc.port), 0 if kind == "alone" else int(kind[0])
+            replicas = [Server(arguments, f"cost-{run}-{at}", tpcc.port) for at in range(count)]
+            if "follows" in kind:
+                replicas[0].connect()
+                replicas.append(Server(arguments, f"cost-{run}-behind", replicas[0].port))
+            for replica in replicas:
+                replica.connect()
+            time.sleep(1)
+            written = lambda: float(client.value("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')"))
+            before, bytes_before = processor_time(tpcc.process), written()
+            time.sleep(seconds)
+            used, size = processor_time(tpcc.process) - before, written() - bytes_before
+            times.setdefault(kind, []).append(used / seconds / arguments.rate * 1e6)
+            sizes.append(size / seconds / arguments.rate)
+            tpcc.rate()
+            for replica in replicas:
+                replica.remove()
+    for kind, of_kind in times.items():
+        median = statistics.median(of_kind)
+        print(f"{kind:<28}{median:>8.2f} us of the primary's processor per transaction{median / statistics.median(times['alone']):>8.0%}")
+    print(f"{statistics.median(sizes):.0f} bytes of log per transaction")
 
 
 def replay(arguments):
@@ -398,7 +438,7 @@ def quiet(arguments):
         server.kill()
 
 
-PARTS = {"primary": primary, "replay": replay, "lag": lag, "failover": failover, "commit": commit, "quiet": quiet}
+PARTS = {"primary": primary, "cost": cost, "replay": replay, "lag": lag, "failover": failover, "commit": commit, "quiet": quiet}
 
 if __name__ == "__main__":
     main()
