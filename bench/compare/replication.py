@@ -48,7 +48,7 @@ def parse():
     parser.add_argument("--firn", required=True, help="the firn binary")
     parser.add_argument("--seconds", type=int, default=10, help="how long TPC-C runs")
     parser.add_argument("--runs", type=int, default=3, help="how often")
-    parser.add_argument("--rate", type=int, default=30000, help="transactions per second for the lag")
+    parser.add_argument("--rate", type=int, default=30000, help="transactions per second for lag and cost")
     parser.add_argument("--directory", help="where databases are written")
     parser.add_argument("parts", nargs="*", default=[], help="primary, cost, replay, lag, failover, commit, quiet; all by default")
     arguments = parser.parse_args()

@@ -301,11 +301,12 @@ async fn propose(
         network::ask(&*transport, &address, Some(leader), Ask::Propose { change, may_forward: false })
     });
     tokio::select! {
-        Ok(Ok(Answer::Proposed(outcome))) = asked => Ok(outcome),
-        // One that is stopped does not answer for long.
+        answer = tokio::time::timeout(LONGEST_PROPOSAL, asked) => match answer {
+            Ok(Ok(Ok(Answer::Proposed(outcome)))) => Ok(outcome),
+            _ => Err(no_majority()),
+        },
+        // A leader that is stopped does not answer.
         () = no_longer_led_by(raft, leader) => Err(no_majority()),
-        () = tokio::time::sleep(LONGEST_PROPOSAL) => Err(no_majority()),
-        else => Err(no_majority()),
     }
 }
 

@@ -742,7 +742,7 @@ fn a_voter_gets_a_group_while_it_is_written() {
         assert!(log.durable_lsn() == first.lsn && reader.next_group(NO_LIMIT).unwrap().is_none());
         assert_eq!(voter.segments_of(&group).count(), 1);
         assert!(voter.next_group(NO_LIMIT).unwrap().is_none());
-        // Whoever has it is told of it only once it is on disk here.
+        // The log confirms that it has the group only once the group is on disk.
         assert!(log.has(group.end).unwrap());
         assert_eq!(log.durable_lsn(), group.end.lsn);
         committing.join().unwrap().unwrap();
