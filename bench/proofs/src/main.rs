@@ -12,6 +12,7 @@ mod loads;
 mod proxy;
 mod replicas;
 mod restart;
+mod routing;
 mod server;
 mod voters;
 mod wire_client;
@@ -41,6 +42,8 @@ enum Command {
     Backup(backup::Options),
     /// Kills a primary and its replicas beside clients, cuts and stalls their connections, and compares what they have.
     Replicas(replicas::Options),
+    /// Lets replicas run the long queries of a primary beside clients, kills and stops them, and looks at what the clients get.
+    Routing(routing::Options),
     /// Lets one server after another take over, beside clients, and compares what they have.
     Failovers(failovers::Options),
     /// Three voters, whose primary is killed, stopped or asked to hand over, beside clients; another one takes over by itself.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Command::Crash(options) => crash::run(options),
         Command::Backup(options) => backup::run(options),
         Command::Replicas(options) => replicas::run(options),
+        Command::Routing(options) => routing::run(options),
         Command::Failovers(options) => failovers::run(options),
         Command::Voters(options) => voters::run(options),
         Command::FullDisk(options) => match full_disk::run(options) {

@@ -64,6 +64,17 @@ fn replicas_have_everything_after_a_hundred_faults() {
 }
 
 #[test]
+fn replicas_run_queries_while_they_are_killed_and_stopped() {
+    on_a_server("routing", &[]);
+}
+
+#[test]
+#[ignore = "takes minutes; cargo xtask soak runs it"]
+fn replicas_run_queries_through_a_hundred_faults() {
+    on_a_server("routing", &["--faults", "100"]);
+}
+
+#[test]
 fn every_server_has_what_was_acknowledged_after_others_have_taken_over() {
     on_a_server("failovers", &[]);
 }

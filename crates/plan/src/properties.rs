@@ -5,6 +5,7 @@
 //! once; a rewrite that needs them computes them once.
 
 use crate::column::{Column, Columns};
+use crate::function::Function;
 use crate::operator::{Group, IterateId, JoinKind, Operator, SharedId};
 use crate::plan::{NodeId, Plan};
 use crate::scalar::{Scalar, Values};
@@ -334,20 +335,24 @@ pub fn can_fail(plan: &Plan, node: NodeId) -> bool {
 
 /// Whether evaluating an operator twice may give two results, or has effects twice.
 pub fn is_volatile(plan: &Plan, node: NodeId) -> bool {
+    match &plan[node] {
+        Operator::Sample { seed: None, .. } | Operator::Lock { .. } => true,
+        _ => calls(plan, node, &mut Function::is_volatile),
+    }
+}
+
+/// Whether an operator itself calls a function of which `is` holds, in its scalars or otherwise.
+pub fn calls(plan: &Plan, node: NodeId, is: &mut impl FnMut(&Function) -> bool) -> bool {
     let operator = &plan[node];
     let mut found = false;
-    operator.for_each_scalar(|scalar| found = found || scalar.is_volatile());
+    operator.for_each_scalar(|scalar| found = found || scalar.calls(is));
     found
         || match operator {
-            Operator::Group(group) => {
-                group.aggregates.iter().any(|aggregate| aggregate.function.is_volatile())
-            }
-            Operator::Window(window) => window.calls.iter().any(|call| call.function.is_volatile()),
+            Operator::Group(group) => group.aggregates.iter().any(|aggregate| is(&aggregate.function)),
+            Operator::Window(window) => window.calls.iter().any(|call| is(&call.function)),
             Operator::TableFunction(calls) | Operator::FlatMap { calls, .. } => {
-                calls.calls.iter().any(|call| call.function.is_volatile())
+                calls.calls.iter().any(|call| is(&call.function))
             }
-            Operator::Sample { seed, .. } => seed.is_none(),
-            Operator::Lock { .. } => true,
             _ => false,
         }
 }

@@ -277,10 +277,15 @@ impl Scalar {
 
     /// Whether evaluating it twice may give two results, or has effects.
     pub fn is_volatile(&self) -> bool {
+        self.calls(&mut Function::is_volatile)
+    }
+
+    /// Whether it calls a function of which `is` holds.
+    pub fn calls(&self, is: &mut impl FnMut(&Function) -> bool) -> bool {
         self.any(&mut |scalar| match scalar {
-            Scalar::Call(call) => call.function.is_volatile(),
-            Scalar::Cast(cast) => cast.function.as_ref().is_some_and(Function::is_volatile),
-            Scalar::Quantified(quantified) => quantified.function.is_volatile(),
+            Scalar::Call(call) => is(&call.function),
+            Scalar::Cast(cast) => cast.function.as_ref().is_some_and(&mut *is),
+            Scalar::Quantified(quantified) => is(&quantified.function),
             _ => false,
         })
     }

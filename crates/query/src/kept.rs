@@ -1,8 +1,9 @@
 //! Rows of a result that are kept in the order in which they came: those that a cursor has passed, to be read again, and those of a
 //! portal that were read ahead. They are charged, and lie in a temporary file once there is no memory for them.
 
+use crate::layout::Layout;
 use crate::prepared::ResultColumn;
-use crate::stream::{ResultChunk, depends_on_session};
+use crate::stream::ResultChunk;
 use firn_base::{Representation, Result};
 use firn_executor::Options;
 use firn_executor::buffer::RowBuffer;
@@ -12,9 +13,7 @@ use firn_vector::{Chunk, Data, Datum, Vector};
 /// Rows of a result by their numbers, from 0 on.
 pub struct KeptRows {
     buffer: RowBuffer,
-    /// The columns whose texts only the session knows. Their vectors follow those of the values.
-    texts: Vec<usize>,
-    columns: usize,
+    layout: Layout,
     /// The number of the first row of each chunk.
     starts: Vec<u64>,
     rows: u64,
@@ -59,12 +58,9 @@ impl KeptBytes {
 impl KeptRows {
     /// No rows of such columns.
     pub fn new(columns: &[ResultColumn], options: &Options) -> KeptRows {
-        let texts: Vec<usize> =
-            (0..columns.len()).filter(|place| depends_on_session(columns[*place].ty)).collect();
-        let values = columns.iter().map(|column| column.ty.representation().unwrap_or(Representation::Text));
-        let representations = values.chain(texts.iter().map(|_| Representation::Text)).collect();
-        let buffer = RowBuffer::new(representations, options);
-        KeptRows { buffer, texts, columns: columns.len(), starts: Vec::new(), rows: 0, bytes: 0, taken: 0 }
+        let layout = Layout::of(columns);
+        let buffer = RowBuffer::new(layout.representations().to_vec(), options);
+        KeptRows { buffer, layout, starts: Vec::new(), rows: 0, bytes: 0, taken: 0 }
     }
 
     /// How many rows there are.
@@ -83,10 +79,7 @@ impl KeptRows {
         if rows == 0 {
             return Ok(());
         }
-        let texts =
-            self.texts.iter().map(|place| chunk.text(*place).unwrap_or(&chunk.values.vectors()[*place]));
-        let vectors = chunk.values.vectors().iter().chain(texts).cloned().collect();
-        let chunk = Chunk::new(rows, vectors);
+        let chunk = self.layout.joined(&chunk);
         let (start, bytes) = (self.rows, chunk.memory());
         self.buffer.push(chunk)?;
         self.starts.push(start);
@@ -117,7 +110,7 @@ impl KeptRows {
     /// The rows of a chunk that lie between two.
     fn part(&self, number: usize, from: u64, to: u64) -> Result<ResultChunk> {
         let start = self.starts[number];
-        let chunk = self.result_chunk(self.buffer.get(number)?);
+        let chunk = self.layout.parted(self.buffer.get(number)?);
         let first = from.saturating_sub(start) as usize;
         let last = chunk.rows().min((to - start) as usize);
         Ok(chunk.slice(first, last - first))
@@ -130,14 +123,7 @@ impl KeptRows {
         }
         let chunk = self.buffer.take(self.taken)?;
         self.taken += 1;
-        Ok(Some(self.result_chunk(chunk)))
-    }
-
-    fn result_chunk(&self, chunk: Chunk) -> ResultChunk {
-        let rows = chunk.length();
-        let mut vectors = chunk.vectors().to_vec();
-        let texts = vectors.split_off(self.columns);
-        ResultChunk::with_texts(Chunk::new(rows, vectors), self.texts.iter().copied().zip(texts).collect())
+        Ok(Some(self.layout.parted(chunk)))
     }
 }
 

@@ -22,11 +22,14 @@ pub mod surroundings;
 pub mod prepared;
 pub mod stream;
 
+pub mod layout;
+
 pub mod kept;
 
 pub mod arrow;
 
 pub use kept::{KeptBytes, KeptRows};
+pub use layout::Layout;
 pub use prepared::{Done, Executed, Prepared, ResultColumn};
 pub use relations::{Found, NoRelations, Relations};
 pub use stream::{ResultChunk, Stream};

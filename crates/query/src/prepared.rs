@@ -18,7 +18,9 @@ use firn_executor::statistics::SourceFacts;
 use firn_executor::write::TargetSet;
 use firn_executor::{Options, Program, Reader, Rows, ShortProgram, Source, Sources};
 use firn_plan::evaluator::RegistryEvaluator;
+use firn_plan::function::{Function, Volatility};
 use firn_plan::operator::{LockStrength, SourceId};
+use firn_plan::properties::calls;
 use firn_plan::statistics::Estimates;
 use firn_plan::{Operator, Plan, rewrite, text};
 use firn_storage::Table;
@@ -27,6 +29,7 @@ use firn_txn::Transaction;
 use firn_txn::catalog::{Oid, TableDef};
 use firn_txn::dependencies::Dependencies;
 use firn_vector::context::detached;
+use firn_vector::registry::FunctionId;
 use firn_vector::{Context, Registry};
 use std::collections::HashMap;
 
@@ -54,6 +57,7 @@ pub struct Prepared {
     /// The tables that it changes or locks, compiled for writing; `None` of a query that only reads.
     targets: Option<Arc<TargetSet>>,
     dependencies: Dependencies,
+    is_portable: bool,
 }
 
 /// A plan is made anew when a table has so many times the rows that it was planned with.
@@ -89,6 +93,17 @@ pub struct Preparing<'a> {
     pub others: &'a dyn Relations,
     /// Ends the preparation.
     pub cancel: &'a Cancel,
+}
+
+/// Whether all functions of a plan are such that their results depend on nothing but arguments, settings, the time and the catalog.
+fn calls_portable(plan: &Plan, registry: &Registry) -> bool {
+    let is_bound = |function: &Function| match function.volatility {
+        Volatility::Immutable => false,
+        Volatility::Stable => registry.may_ask_session(FunctionId(function.oid)),
+        Volatility::Volatile => true,
+    };
+    let is_sample = |node| matches!(plan[node], Operator::Sample { seed: None, .. });
+    !plan.post_order().into_iter().any(|node| is_sample(node) || calls(plan, node, &mut { is_bound }))
 }
 
 impl Prepared {
@@ -203,6 +218,9 @@ impl Prepared {
             let _ = program.set(Arc::new(Program::compile(&plan, registry)?));
         }
         let bytes = FORMS * plan.memory() + LEAST_BYTES;
+        let is_portable = targets.is_none()
+            && ids.iter().all(|id| table_of(id).is_some())
+            && calls_portable(&plan, registry);
         Ok(Prepared {
             targets,
             short,
@@ -216,6 +234,7 @@ impl Prepared {
             registry,
             bytes,
             dependencies: binding.dependencies(),
+            is_portable,
         })
     }
 
@@ -277,6 +296,28 @@ impl Prepared {
         let has_grown =
             |(table, rows): &(Arc<Table>, u64)| table.approximate_rows() > GROWTH * rows.max(&FEW_ROWS);
         self.program.get().is_some() && self.tables.iter().any(has_grown)
+    }
+
+    /// Whether it is a query that gives the same rows on another server with the same tables and catalog, for a session with the same
+    /// settings, user and time: it reads nothing but tables, and calls nothing that is volatile or asks for the session.
+    pub fn is_portable(&self) -> bool {
+        self.is_portable
+    }
+
+    /// About how many rows its operators handle, those among them that scans without an index pass over.
+    pub fn work(&self, preparing: Preparing<'_>, parameters: &[Value]) -> Result<f64> {
+        let transaction = preparing.transaction;
+        let indexes = self.indexes(preparing, parameters)?;
+        let mut work: f64 = self.estimates(preparing).iter().sum();
+        for node in self.plan.post_order() {
+            if let Operator::Scan(scan) = &self.plan[node]
+                && indexes[node.index()].is_none()
+                && let Some(table) = transaction.catalog().tables.get(&Oid(scan.source.0))
+            {
+                work += transaction.table(table.storage()).approximate_rows() as f64;
+            }
+        }
+        Ok(work)
     }
 
     /// Runs a query that touches few rows, and appends the values of its rows, row by row. How many rows; `None` if it

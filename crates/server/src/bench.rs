@@ -748,7 +748,7 @@ pub(crate) fn serve(database: &Database, address: &str) -> Result<Server, Failur
     Facts::show(database, senders.clone(), None, voters.clone(), || {});
     let config = WireConfig {
         listen: vec![address.to_owned()],
-        replication: Some(Service::new(database, senders, voters, || {})),
+        replication: Some(Service::new(database, senders, voters, None, || {})),
         ..WireConfig::default()
     };
     Server::start(database.clone(), config).map_err(Failure::address)

@@ -647,6 +647,11 @@ impl Client {
         }
     }
 
+    /// Whether the server has sent something that was not received yet, or has closed the connection.
+    pub fn has_input(&mut self) -> bool {
+        !self.input.is_empty() || self.stream.wait_readable(Duration::ZERO).unwrap_or(true)
+    }
+
     fn has_whole_message(&self) -> bool {
         let length = self.input.get(1..5).map(|bytes| u32::from_be_bytes(bytes.try_into().expect("4 bytes")));
         length.is_some_and(|length| self.input.len() > length as usize)

@@ -15,6 +15,7 @@ mod dump;
 mod output;
 mod promote;
 mod replication;
+mod routing;
 mod secure;
 mod serve;
 mod shell;

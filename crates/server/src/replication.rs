@@ -19,19 +19,24 @@ use firn_session::server::{
     ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _, VoterFacts,
 };
 use firn_txn::Engine;
-use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationService};
+use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationPurpose, ReplicationService};
 
 use crate::client::{Address, Client, Report, Target};
+use crate::routing::Router;
 use crate::voters::Voters;
 
 /// A server that is silent for so long is gone.
 const LONGEST_SILENCE: Duration = Duration::from_secs(30);
 
-/// Sends copies of a database, and its log to those that follow it.
+/// A client that reads nothing of its rows for so long has its query ended, if a replica runs it.
+const LONGEST_PAUSE_OF_CLIENT: Duration = Duration::from_secs(600);
+
+/// Sends copies of a database, and its log to those that follow it, and queries to those that run them.
 pub struct Service {
     database: Database,
     senders: Senders,
     voters: Arc<Voters>,
+    router: Option<Arc<Router>>,
     /// Called when the database has been handed over, and is to be closed and opened again.
     handed_over: Box<dyn Fn() + Send + Sync>,
 }
@@ -41,9 +46,11 @@ impl Service {
         database: &Database,
         senders: Senders,
         voters: Arc<Voters>,
+        router: Option<Arc<Router>>,
         handed_over: impl Fn() + Send + Sync + 'static,
     ) -> Arc<Service> {
-        Arc::new(Service { database: database.clone(), senders, voters, handed_over: Box::new(handed_over) })
+        let (database, handed_over) = (database.clone(), Box::new(handed_over));
+        Arc::new(Service { database, senders, voters, router, handed_over })
     }
 }
 
@@ -54,7 +61,12 @@ impl fmt::Debug for Service {
 }
 
 impl ReplicationService for Service {
-    fn serve(&self, channel: &mut ReplicationChannel<'_>) -> Result<()> {
+    fn serve(&self, purpose: ReplicationPurpose, channel: &mut ReplicationChannel<'_>) -> Result<()> {
+        if purpose == ReplicationPurpose::Queries {
+            let router = self.router.as_ref().filter(|_| !self.database.engine().is_replica());
+            let router = router.ok_or_else(|| Error::unsupported("handing out queries to replicas"))?;
+            return router.serve(self.database.engine(), &mut Serving(channel));
+        }
         let peer = Peer {
             name: String::new(),
             voter: None,
@@ -95,12 +107,17 @@ impl Upstream {
 
     /// Connects under the name of a replica.
     pub fn connect(&self, name: &str) -> Result<Connection> {
-        let connection = Connection::open(&self.target, name)?;
-        connection
-            .0
-            .limit_silence(LONGEST_SILENCE)
-            .map_err(|error| Report::from(error).into())
-            .map(|()| connection)
+        self.connect_for(ReplicationPurpose::Log, name, LONGEST_SILENCE)
+    }
+
+    /// The same, to run queries for the server.
+    pub fn connect_for_queries(&self, name: &str) -> Result<Connection> {
+        self.connect_for(ReplicationPurpose::Queries, name, LONGEST_PAUSE_OF_CLIENT)
+    }
+
+    fn connect_for(&self, purpose: ReplicationPurpose, name: &str, longest: Duration) -> Result<Connection> {
+        let connection = Connection::open_for(purpose, &self.target, name)?;
+        connection.0.limit_silence(longest).map_err(|error| Report::from(error).into()).map(|()| connection)
     }
 
     /// The address, without a password.
@@ -384,13 +401,24 @@ pub struct Connection(Client);
 impl Connection {
     /// Connects, and asks for replication. `name` is shown in the server's `pg_stat_activity`.
     pub fn open(target: &Target, name: &str) -> Result<Connection> {
-        let mut client =
-            Client::connect_with(target, &[("application_name", name), ("replication", "firn")])?;
+        Connection::open_for(ReplicationPurpose::Log, target, name)
+    }
+
+    fn open_for(purpose: ReplicationPurpose, target: &Target, name: &str) -> Result<Connection> {
+        let parameters = [("application_name", name), ("replication", purpose.parameter())];
+        let mut client = Client::connect_with(target, &parameters)?;
         let mut body = Vec::new();
         match receive(&mut client, &mut body)? {
             b'W' => Ok(Connection(client)),
             _ => Err(unexpected()),
         }
+    }
+}
+
+impl Connection {
+    /// Whether the server has sent something that was not received yet, or has closed the connection.
+    pub fn has_input(&mut self) -> bool {
+        self.0.has_input()
     }
 }
 

@@ -23,6 +23,7 @@ use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, 
 use crate::Failure;
 use crate::cooling::Cooling;
 use crate::replication::{Facts, Service, Upstream, archive, follow};
+use crate::routing::{Offers, Router};
 use crate::validation::Validation;
 use crate::voters::Voters;
 use crate::watch::Watch;
@@ -111,6 +112,10 @@ pub struct Options {
     /// postgres://user@host/?sslmode=…
     #[arg(long, value_name = "URL", value_parser = follow_argument)]
     connect_as: Option<Box<Upstream>>,
+    /// Let the replicas that follow this server run its long queries that only read. A session can run its own here:
+    /// SET firn.route_queries = off.
+    #[arg(long)]
+    route_queries: bool,
     /// The name of a replica, which the server that it follows shows in pg_stat_replication.
     #[arg(long, value_name = "NAME", default_value = "replica")]
     name: String,
@@ -289,9 +294,19 @@ fn serve(
         begin_to_vote();
     }
     let followed = following.as_ref().zip(upstream.as_deref());
+    let offers = upstream.as_deref().filter(|_| following.is_some()).map(|upstream| {
+        let (upstream, name) = (upstream.clone(), options.name.clone());
+        let (engine, voters) = (database.engine().clone(), voters.clone());
+        Offers::start(&database, move || match engine.voter() {
+            Some(_) => voters.primary()?.connect_for_queries(&name),
+            None => upstream.connect_for_queries(&name),
+        })
+    });
     let facts = Facts::show(&database, senders.clone(), followed, voters.clone(), begin_to_vote);
     archiver.iter().for_each(|archiver| facts.set_archiver(archiver));
-    let service = Service::new(&database, senders, voters.clone(), send(Event::HandedOver));
+    let router = options.route_queries.then(Arc::<Router>::default);
+    router.iter().for_each(|router| database.set_query_router(router.clone()));
+    let service = Service::new(&database, senders, voters.clone(), router, send(Event::HandedOver));
     let server = match options.flight_only {
         true => None,
         false => Some(serve_postgres(options, &database, service, auth.clone(), tls.clone())?),
@@ -363,6 +378,7 @@ fn serve(
         server.shutdown();
     }
     *voting.lock() = None;
+    drop(offers);
     drop(following);
     // That of a voter is written when it is closed, if everything is committed.
     let is_voter = database.engine().voter().is_some();

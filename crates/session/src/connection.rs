@@ -178,6 +178,8 @@ pub struct Connection {
     /// What a replica is to have replayed before a statement reads, and how long a statement waits for that.
     pub(crate) read_after: Option<Token>,
     pub(crate) read_after_timeout: Option<Duration>,
+    /// Replicas may run queries that handle so many rows, if they may at all.
+    pub(crate) least_routed_work: Option<f64>,
     /// The isolation level of new transactions.
     pub(crate) default_isolation: Isolation,
     /// How long a statement waits for a row that another transaction is changing.
@@ -237,6 +239,7 @@ impl Connection {
             default_read_only: false,
             read_after: None,
             read_after_timeout: None,
+            least_routed_work: None,
             default_isolation: Isolation::default(),
             lock_timeout: None,
             patience_of_transactions: patience.of_transactions(),
@@ -546,12 +549,23 @@ impl Connection {
         }
         let parameters = coerced(&prepared.parameters, parameters, &self.options.style)?;
         let columns = || prepared.columns.clone().expect("a query has columns");
-        let alarm = self.alarm();
+        let mut alarm = self.alarm();
         if matches!(self.block, Block::Idle) {
-            self.options.now = clock::wall_clock_micros();
+            self.options.now = self.options.given_time.unwrap_or_else(clock::wall_clock_micros);
             self.services.set_read_only(self.begins_read_only());
             let mut transaction = self.begin_reader().map_err(|error| timed_out(error, alarm.as_ref()))?;
-            let plan = self.current_plan(prepared, &transaction)?;
+            let mut plan = self.current_plan(prepared, &transaction)?;
+            if let Some(query) = self.routed_query(prepared, &plan, &transaction, &parameters)? {
+                // Nothing here holds back old versions while a replica runs it.
+                drop(plan);
+                transaction.rollback();
+                let routed = self.run_elsewhere(&query, columns(), &mut alarm);
+                if let Some(rows) = routed.map_err(|error| timed_out(error, alarm.as_ref()))? {
+                    return Ok(Ran::Outcome(Outcome::Rows(rows)));
+                }
+                transaction = self.begin_reader().map_err(|error| timed_out(error, alarm.as_ref()))?;
+                plan = self.current_plan(prepared, &transaction)?;
+            }
             if plan.is_short() && self.synchronous_commit {
                 transaction.track_read_durability();
             }
@@ -942,6 +956,7 @@ impl Connection {
             self.default_read_only = settings.default_read_only();
             self.read_after = settings.read_after();
             self.read_after_timeout = settings.read_after_timeout();
+            self.least_routed_work = settings.least_routed_work();
             self.default_isolation = settings.default_isolation();
             self.lock_timeout = settings.lock_timeout();
             self.patience.set_lock_timeout(self.lock_timeout);

@@ -2,10 +2,11 @@
 
 use crate::cache::PlanCache;
 use crate::connection::Connection;
+use crate::routing::QueryRouter;
 use crate::statement::Statements;
 use crate::timer::Timer;
 use firn_base::disk::RealDisk;
-use firn_base::sync::{Arc, AtomicU64, Mutex};
+use firn_base::sync::{Arc, AtomicU64, Mutex, OnceLock};
 use firn_base::{Error, Result, SqlState};
 use firn_sql::activity::Sessions;
 use firn_sql::session_facts::SessionFacts;
@@ -46,6 +47,8 @@ pub(crate) struct Shared {
     pub sessions: Arc<Sessions>,
     /// An epoch that the log has reached.
     pub known_epoch: AtomicU64,
+    /// What hands queries to replicas, if anything does.
+    pub router: OnceLock<Arc<dyn QueryRouter>>,
 }
 
 impl Shared {
@@ -103,6 +106,7 @@ impl Database {
                 forced: Mutex::default(),
                 sessions: Arc::default(),
                 known_epoch: AtomicU64::new(0),
+                router: OnceLock::new(),
             }),
         }
     }

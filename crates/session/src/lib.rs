@@ -160,6 +160,7 @@ mod positioned;
 mod queries;
 mod read_after;
 mod rest;
+mod routing;
 mod rows;
 pub mod server;
 mod statement;
@@ -214,6 +215,8 @@ mod position_tests;
 mod precision_tests;
 #[cfg(test)]
 mod replica_tests;
+#[cfg(test)]
+mod routing_tests;
 #[cfg(test)]
 mod shared_plan_tests;
 #[cfg(test)]

@@ -7,6 +7,7 @@
 //! during that is kept as well: it is returned to the reader after the rows before it, and then the block fails.
 
 use crate::cursor::Fetched;
+use crate::routing::RoutedStream;
 use crate::timer::Alarm;
 use crate::values::{FromRow, check_columns};
 use crate::{Column, CommandTag};
@@ -47,6 +48,8 @@ enum Source {
     Fetched(Fetched),
     /// A stream in a transaction of its own.
     Own(Box<OwnStream>),
+    /// Rows that a replica computes.
+    Routed(Box<RoutedStream>),
     /// A stream in the connection's transaction.
     Shared(Arc<SharedStream<Stream>>),
 }
@@ -404,6 +407,12 @@ impl Rows {
         Rows { columns, verb, rows: 0, tag_rows: None, is_binary: false, source: Source::Own(Box::new(own)) }
     }
 
+    /// Rows that a replica computes.
+    pub(crate) fn routed(columns: Arc<[Column]>, stream: RoutedStream) -> Rows {
+        let source = Source::Routed(Box::new(stream));
+        Rows { columns, verb: "SELECT", rows: 0, tag_rows: None, is_binary: false, source }
+    }
+
     /// Rows of a stream in the connection's transaction.
     pub(crate) fn shared(
         columns: Arc<[Column]>,
@@ -431,7 +440,7 @@ impl Rows {
 
     /// Whether they are still being computed.
     pub(crate) fn are_drawn(&self) -> bool {
-        matches!(self.source, Source::Own(_) | Source::Shared(_))
+        matches!(self.source, Source::Own(_) | Source::Routed(_) | Source::Shared(_))
     }
 
     /// The columns.
@@ -449,6 +458,7 @@ impl Rows {
             Source::Fetched(fetched) => fetched.next()?,
             Source::Shared(shared) => shared.next()?,
             Source::Own(own) => own.next()?,
+            Source::Routed(routed) => routed.next()?,
         };
         self.rows += chunk.as_ref().map_or(0, |chunk| chunk.rows(self.columns.len()) as u64);
         Ok(chunk)

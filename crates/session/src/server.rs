@@ -39,6 +39,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 pub use crate::connection::Ran;
+pub use crate::routing::{QueryRouter, RoutedAnswer, RoutedPiece, RoutedQuery, RoutedRows};
 pub use firn_sql::activity::{
     ArchiverCounts, ClientCertificate, Encryption, ReceiverFacts, ReplicationFacts, SenderFacts, VoterFacts,
 };
@@ -74,6 +75,12 @@ pub trait ServerConnection {
         parameters: &[Value],
         values: &mut Vec<Value>,
     ) -> Result<Ran>;
+
+    /// Runs a query of a session of the primary that this replica follows. The connection is used for nothing else. See
+    /// [`ServerDatabase::set_query_router`].
+    ///
+    /// Errors: those of the query; 55000 if the catalog here has other columns for it; 57014 if replay is too far behind.
+    fn run_routed(&mut self, query: &RoutedQuery) -> Result<RoutedRows>;
 
     /// Ends the data of a COPY that this connection has begun, as [`CopyIn::finish`], and adds its notices to those of the
     /// connection.
@@ -177,6 +184,13 @@ pub trait ServerDatabase {
     /// Sets what shows replication to SQL, as in `pg_stat_archiver`. Only the first call has an effect.
     fn set_replication_facts(&self, facts: Arc<dyn ReplicationFacts>);
 
+    /// How many sessions run a statement.
+    fn active_sessions(&self) -> usize;
+
+    /// Sets what hands long queries to replicas. Only the first call has an effect. Without it, and while this server is a replica
+    /// itself, all queries run here.
+    fn set_query_router(&self, router: Arc<dyn QueryRouter>);
+
     /// Cancels statements whose [clients have gone](ServerConnection::set_client_gone_hook). A server calls this periodically.
     fn cancel_for_gone_clients(&self);
 
@@ -206,6 +220,12 @@ impl ServerConnection for Connection {
         values: &mut Vec<Value>,
     ) -> Result<Ran> {
         self.run_reusing(statement, parameters, values)
+    }
+
+    fn run_routed(&mut self, query: &RoutedQuery) -> Result<RoutedRows> {
+        let (user, database) = query.identity();
+        self.identify(user, database);
+        self.answer(query)
     }
 
     fn finish_copy(&mut self, copy: CopyIn) -> Result<CommandTag> {
@@ -340,6 +360,14 @@ impl ServerDatabase for Database {
 
     fn set_replication_facts(&self, facts: Arc<dyn ReplicationFacts>) {
         self.shared.sessions.set_replication(facts);
+    }
+
+    fn active_sessions(&self) -> usize {
+        self.shared.sessions.active()
+    }
+
+    fn set_query_router(&self, router: Arc<dyn QueryRouter>) {
+        let _ = self.shared.router.set(router);
     }
 
     fn cancel_for_gone_clients(&self) {

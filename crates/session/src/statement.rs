@@ -475,7 +475,7 @@ impl Connection {
 
     /// How the literals of a statement are read, if the session by now reads those of others in another way.
     #[inline]
-    fn literals_of<'p>(&self, prepared: &'p Prepared) -> Option<&'p TextStyle> {
+    pub(crate) fn literals_of<'p>(&self, prepared: &'p Prepared) -> Option<&'p TextStyle> {
         let is_same = Arc::ptr_eq(&prepared.facts, &self.facts) || prepared.facts.style == self.facts.style;
         (!is_same).then_some(&prepared.facts.style)
     }

@@ -521,6 +521,12 @@ impl Sessions {
         self.all.lock().get(&id).is_some_and(|activity| activity.strong_count() > 0)
     }
 
+    /// How many of them run a statement.
+    pub fn active(&self) -> usize {
+        let all = self.all.lock();
+        all.values().filter_map(Weak::upgrade).filter(|activity| activity.state().0 == State::Active).count()
+    }
+
     /// A number for a future session.
     pub fn reserve(&self) -> u32 {
         let all = self.all.lock();

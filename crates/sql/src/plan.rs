@@ -10,7 +10,7 @@ use crate::run::RunOptions;
 use crate::session_facts::SessionFacts;
 use firn_base::stack::Tree;
 use firn_base::sync::{Arc, AtomicU64, Ordering};
-use firn_base::{Error, Result, SqlState, TextStyle, Type, TypeId, Value};
+use firn_base::{Cancel, Error, Result, SqlState, TextStyle, Type, TypeId, Value};
 use firn_executor::Measures;
 use firn_plan::operator::LockStrength;
 use firn_query::{Executed, Stream};
@@ -180,6 +180,17 @@ impl Plan {
     #[inline]
     pub fn is_short(&self) -> bool {
         self.prepared.is_short()
+    }
+
+    /// Whether it is a query that gives the same rows on another server with the same tables and catalog, for a session with the same
+    /// settings, user and time. Its parameters are no names of objects, which only the session could read.
+    pub fn is_portable(&self) -> bool {
+        self.prepared.is_portable() && !self.parameters.iter().any(|ty| ty.names_objects())
+    }
+
+    /// About how many rows its operators handle, with these parameters.
+    pub fn work(&self, transaction: &Transaction, parameters: &[Value], cancel: &Cancel) -> Result<f64> {
+        self.prepared.work(transaction, &self.facts, parameters, cancel)
     }
 
     /// Whether statements that differ in [literals](crate::literals) may share it: it finds every row that it reads by all of a

@@ -5,7 +5,7 @@ use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use firn_base::{Representation, Result, Type, TypeId, Value};
 use firn_executor::values;
-use firn_query::ResultChunk;
+use firn_query::{Layout, ResultChunk};
 use firn_vector::Chunk;
 use firn_vector::builder::Builder;
 
@@ -47,6 +47,16 @@ impl RowChunk {
             RowChunk::Values(values) => vectors_of(columns, &values),
             RowChunk::Vectors(chunk) => chunk,
         }
+    }
+
+    /// Appends its image, by which another server of the same version gets it.
+    pub fn write(self, columns: &[Column], image: &mut Vec<u8>) {
+        Layout::of(columns).write(&self.into_vectors(columns), image);
+    }
+
+    /// The rows of an image, which [`RowChunk::write`] has made. Panics if it has not.
+    pub fn read(columns: &[Column], image: &[u8]) -> RowChunk {
+        RowChunk::Vectors(Layout::of(columns).read(image))
     }
 
     /// Its rows as an Arrow batch of a schema that [`firn_query::arrow::schema`] has made of the columns.

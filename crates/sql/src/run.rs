@@ -17,6 +17,8 @@ pub struct RunOptions {
     pub threads: usize,
     /// When its transaction began: microseconds since 1970-01-01 UTC.
     pub now: i64,
+    /// When the statement began on the server that has received it, if this is another one.
+    pub given_time: Option<i64>,
     /// How the session reads and writes values as text, with its time zone.
     pub style: TextStyle,
     /// Where rows are written that do not fit in memory.
@@ -49,6 +51,7 @@ impl Default for RunOptions {
             cancel: Cancel::new(),
             threads: firn_base::thread::available_parallelism().map_or(1, usize::from),
             now: clock::wall_clock_micros(),
+            given_time: None,
             style: TextStyle::DEFAULT,
             spill: SpillArea::new(Arc::new(RealDisk), std::env::temp_dir(), u64::MAX),
             services: Arc::new(NoSession),

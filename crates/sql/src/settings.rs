@@ -61,6 +61,33 @@ pub struct Settings {
     running: Option<Running>,
 }
 
+/// The settings that only the session itself needs while another server runs its query: how long statements may take, what its
+/// transactions are, and which queries are handed out.
+const OF_SESSION: [&str; 16] = [
+    "client_connection_check_interval",
+    "default_transaction_deferrable",
+    "default_transaction_isolation",
+    "default_transaction_read_only",
+    "firn.read_after",
+    "firn.read_after_timeout",
+    "firn.route_min_rows",
+    "firn.route_queries",
+    "idle_in_transaction_session_timeout",
+    "idle_session_timeout",
+    "lock_timeout",
+    "statement_timeout",
+    "synchronous_commit",
+    "transaction_deferrable",
+    "transaction_isolation",
+    "transaction_read_only",
+];
+
+/// Whether a setting goes with a query that another server runs.
+fn is_carried(parameter: &Parameter) -> bool {
+    !matches!(parameter.kind, Kind::Fixed(_) | Kind::Role | Kind::Off)
+        && !OF_SESSION.contains(&parameter.name)
+}
+
 /// The modes of a block's transaction, as SHOW prints them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Running {
@@ -150,6 +177,34 @@ impl Settings {
     /// How long a statement waits for that.
     pub fn read_after_timeout(&self) -> Option<Duration> {
         self.duration("firn.read_after_timeout")
+    }
+
+    /// From how many rows on replicas may run a query, if they may at all.
+    pub fn least_routed_work(&self) -> Option<f64> {
+        let least = || numbers::integer(self.known("firn.route_min_rows"), None);
+        (self.known("firn.route_queries") == "on")
+            .then(|| f64::from(least().expect("checked when it was set")))
+    }
+
+    /// The settings that are not built-in defaults, for a session of another server that runs one query of this one.
+    pub fn carried(&self) -> Vec<(String, String)> {
+        let known = PARAMETERS.iter().filter(|parameter| is_carried(parameter));
+        let known = known.map(|parameter| (parameter.name, self.known(parameter.name), parameter.default));
+        let custom = self.session.keys().chain(self.local.keys()).filter(|name| find(name).is_none());
+        let custom = custom.map(|name| (name.as_str(), self.known(name), ""));
+        let is_other = |(_, value, default): &(&str, &str, &str)| value != default;
+        known.chain(custom).filter(is_other).map(|(name, value, _)| (name.into(), value.into())).collect()
+    }
+
+    /// Sets the [carried](Settings::carried) settings of a session of another server. Errors as for [`Settings::set`].
+    pub fn adopt_carried(&mut self, carried: &[(String, String)]) -> Result<()> {
+        for parameter in PARAMETERS.iter().filter(|parameter| is_carried(parameter)) {
+            let name = parameter.name.to_lowercase();
+            if self.get(&name) != Some(parameter.default) {
+                self.set(&name, Some(parameter.default), false)?;
+            }
+        }
+        carried.iter().try_for_each(|(name, value)| self.set(name, Some(value), false))
     }
 
     /// The value that RESET restores.

@@ -72,6 +72,10 @@ pub struct Statistics {
     pub out_of_memory: Counter,
     /// Statements that were run again after a conflict.
     pub restarts: Counter,
+    /// Queries whose rows a replica has computed.
+    pub routed: Counter,
+    /// Queries that were handed to a replica, and run here after all.
+    pub routed_back: Counter,
     /// Plans that were optimised.
     pub plans: Counter,
     /// Blocks that were idle for too long (25P03).

@@ -11,7 +11,7 @@ use firn_session::server::{ServerConnection as _, ServerDatabase as _};
 use crate::client::{Client, Next, Sink};
 use crate::decode::{Message, Startup, decode_message, decode_startup};
 use crate::encode::{self, Authentication, Severity};
-use crate::replication;
+use crate::replication::{self, ReplicationPurpose};
 use crate::scram::{self, Channel, Exchange};
 use crate::server::{Auth, Encrypting, Registration, Shared};
 use crate::socket::{Arrived, End, Input, Socket};
@@ -40,16 +40,16 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
         Sink { output: encode::Output::default(), socket: socket.clone(), read_timeout: None, flushes: 0 };
     let end = match start(&mut input, &mut sink, shared) {
         // Both are dropped before the last message: the client's open transaction is rolled back by then.
-        Ok(Some(Started { mut client, registration, is_for_replication })) => {
+        Ok(Some(Started { mut client, registration, replication })) => {
             client.set_terminate_hook(socket, &is_ended);
             client.cancel_when_gone(socket);
             input.set_max_message_bytes(shared.config.max_message_bytes);
-            let served = match is_for_replication {
-                true => {
+            let served = match replication {
+                Some(purpose) => {
                     let session = registration.process();
-                    replication::serve(&mut input, &mut sink, shared, &is_ended, session)
+                    replication::serve(purpose, &mut input, &mut sink, shared, &is_ended, session)
                 }
-                false => try_serve_messages(&mut client, &mut input, &mut sink, shared),
+                None => try_serve_messages(&mut client, &mut input, &mut sink, shared),
             };
             served.err().unwrap_or(Fate::Gone)
         }
@@ -73,7 +73,8 @@ fn serve_until_it_ends(socket: &Arc<Socket>, shared: &Arc<Shared>) {
 struct Started {
     client: Client,
     registration: Registration,
-    is_for_replication: bool,
+    /// What it is for, if it is for replication.
+    replication: Option<ReplicationPurpose>,
 }
 
 /// Why a connection ends.
@@ -231,8 +232,7 @@ fn start(
     let mut client = Client::new(session);
     client.ready(&mut sink.output);
     sink.socket.set_deadline(None)?;
-    let is_for_replication = parameters.is_for_replication;
-    Ok(Some(Started { client, registration, is_for_replication }))
+    Ok(Some(Started { client, registration, replication: parameters.replication }))
 }
 
 /// Replies that the server does not have the encryption that the client asks for.
@@ -321,8 +321,8 @@ struct Parameters {
     database: String,
     /// Name and value, to be set in the session.
     settings: Vec<(String, String)>,
-    /// Whether the connection is for replication.
-    is_for_replication: bool,
+    /// What the connection is for, if it is for replication.
+    replication: Option<ReplicationPurpose>,
     /// Options of the protocol that we do not know.
     unknown_options: Vec<String>,
 }
@@ -333,7 +333,7 @@ impl Parameters {
             user: String::new(),
             database: String::new(),
             settings: Vec::new(),
-            is_for_replication: false,
+            replication: None,
             unknown_options: Vec::new(),
         };
         for (name, value) in raw {
@@ -344,8 +344,10 @@ impl Parameters {
                 "database" => parameters.database = value,
                 "replication" => match value.as_str() {
                     "false" | "off" | "no" | "0" => {}
-                    "firn" => parameters.is_for_replication = true,
-                    _ => return Err(Error::unsupported("the replication protocol of PostgreSQL")),
+                    value => match ReplicationPurpose::parse(value) {
+                        Some(purpose) => parameters.replication = Some(purpose),
+                        None => return Err(Error::unsupported("the replication protocol of PostgreSQL")),
+                    },
                 },
                 // Some clients quote it.
                 "client_encoding" => parameters.settings.push((name, value.trim_matches('\'').to_owned())),

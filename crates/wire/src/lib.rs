@@ -36,7 +36,7 @@ mod flight;
 
 pub use certificate::channel_end_point;
 pub use flight::{FlightConfig, FlightServer};
-pub use replication::{ReplicationChannel, ReplicationInput, ReplicationService};
+pub use replication::{ReplicationChannel, ReplicationInput, ReplicationPurpose, ReplicationService};
 pub use scram::{Users, Verifier};
 pub use server::{Auth, Server, WireConfig};
 pub use tls::Tls;

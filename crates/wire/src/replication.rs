@@ -1,4 +1,5 @@
-//! Connections that ask for replication by a start-up parameter: `replication=firn`.
+//! Connections that ask for replication by a start-up parameter: `replication=firn` for copies of the database and its log,
+//! `replication=firn-queries` for queries that a replica runs.
 //!
 //! They begin like others, with TLS and authentication. After ReadyForQuery the server sends CopyBothResponse; from then on each
 //! message of the replication protocol is one CopyData in either direction. CopyDone ends the connection, and an ErrorResponse
@@ -21,10 +22,36 @@ use crate::socket::{End, Input};
 /// How long the other side may read nothing of what is sent.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
 
+/// What such a connection is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReplicationPurpose {
+    /// Copies of the database, its log, and messages between voters.
+    Log,
+    /// Queries, which the other side runs.
+    Queries,
+}
+
+impl ReplicationPurpose {
+    /// The value of the start-up parameter `replication`.
+    pub fn parameter(self) -> &'static str {
+        match self {
+            ReplicationPurpose::Log => "firn",
+            ReplicationPurpose::Queries => "firn-queries",
+        }
+    }
+
+    /// The purpose with that value.
+    pub(crate) fn parse(parameter: &str) -> Option<ReplicationPurpose> {
+        [ReplicationPurpose::Log, ReplicationPurpose::Queries]
+            .into_iter()
+            .find(|purpose| purpose.parameter() == parameter)
+    }
+}
+
 /// What serves such connections.
 pub trait ReplicationService: Debug + Send + Sync {
     /// Serves a connection until it ends. An error is reported to the other side.
-    fn serve(&self, channel: &mut ReplicationChannel<'_>) -> Result<()>;
+    fn serve(&self, purpose: ReplicationPurpose, channel: &mut ReplicationChannel<'_>) -> Result<()>;
 }
 
 /// What a wait for a message has ended with.
@@ -139,6 +166,7 @@ impl ReplicationChannel<'_> {
 
 /// Serves a connection that has started.
 pub(crate) fn serve(
+    purpose: ReplicationPurpose,
     input: &mut Input,
     sink: &mut Sink,
     shared: &Shared,
@@ -150,7 +178,7 @@ pub(crate) fn serve(
     sink.socket.set_write_timeout(Some(LONGEST_WRITE))?;
     encode::copy_both_response(&mut sink.output);
     sink.flush()?;
-    match service.serve(&mut ReplicationChannel { input, sink, shared, is_ended, session }) {
+    match service.serve(purpose, &mut ReplicationChannel { input, sink, shared, is_ended, session }) {
         Err(error) if error.state() == SqlState::CONNECTION_FAILURE => Err(Fate::Gone),
         outcome => Ok(outcome?),
     }

@@ -481,6 +481,12 @@ fn engine_figures(asking: &Services) -> Vec<(&'static str, u64, &'static str)> {
             "Changes that conflicted with another transaction's change of the same row.",
         ),
         ("waits", statistics.waits.get(), "Waits for another transaction's end."),
+        ("routed_queries", statistics.routed.get(), "Queries whose rows a replica has computed."),
+        (
+            "routed_queries_returned",
+            statistics.routed_back.get(),
+            "Queries that were handed to a replica, and run here after all.",
+        ),
         ("restarts", statistics.restarts.get(), "Statements that were run again after a conflict."),
         (
             "validation_failures",

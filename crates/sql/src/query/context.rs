@@ -32,7 +32,7 @@ pub(crate) fn surroundings(
     let services = &options.services;
     let session = Arc::new(Source::of_session(transaction.catalog(), facts, services, registry()));
     Surroundings {
-        statement_time: clock::wall_clock_micros(),
+        statement_time: options.given_time.unwrap_or_else(clock::wall_clock_micros),
         transaction_time: options.now,
         style: options.style,
         settings: Arc::new(SessionSettings(services.clone())),
@@ -64,7 +64,7 @@ impl<'s> LentSession<'s> {
     /// The context of a statement that begins now.
     pub fn context(&self) -> Context<'_> {
         Context {
-            statement_time: clock::wall_clock_micros(),
+            statement_time: self.options.given_time.unwrap_or_else(clock::wall_clock_micros),
             transaction_time: self.options.now,
             style: &self.options.style,
             settings: self,

@@ -129,6 +129,23 @@ impl Prepared {
         preparing(transaction, facts, cancel, estimates).map(|(estimates, _)| estimates)
     }
 
+    /// Whether it is a query that gives the same rows on another server with the same tables and catalog.
+    pub fn is_portable(&self) -> bool {
+        self.prepared.is_portable() && self.files.is_empty()
+    }
+
+    /// About how many rows its operators handle.
+    pub fn work(
+        &self,
+        transaction: &Transaction,
+        facts: &Arc<SessionFacts>,
+        parameters: &[Value],
+        cancel: &Cancel,
+    ) -> Result<f64> {
+        let work = |lent: Preparing<'_>| self.prepared.work(lent, parameters);
+        preparing(transaction, facts, cancel, work).map(|(work, _)| work)
+    }
+
     /// The index by which each scan of its plan finds rows, by the scan's number.
     pub fn indexes(
         &self,

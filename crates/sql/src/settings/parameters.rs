@@ -201,6 +201,18 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Longest wait for the position of firn.read_after; 0 for no limit.",
     ),
     parameter(
+        "firn.route_min_rows",
+        "500000",
+        Kind::Integer(None, 0, i32::MAX),
+        "Queries that handle fewer rows, as far as is known before they run, are not handed to replicas.",
+    ),
+    parameter(
+        "firn.route_queries",
+        "on",
+        Kind::Boolean,
+        "Lets replicas run long queries, if the server was started with --route-queries.",
+    ),
+    parameter(
         "force_parallel_mode",
         "off",
         Kind::Choice(&["off", "on", "regress"]),

@@ -47,6 +47,7 @@ impl RegistryBuilder {
     pub fn built_in() -> RegistryBuilder {
         let mut builder = RegistryBuilder::default();
         register(&mut builder);
+        builder.end_own();
         builder
     }
 }

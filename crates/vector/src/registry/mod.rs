@@ -15,7 +15,7 @@ use crate::window::{WindowFunction, window};
 use facts::FunctionFacts;
 use firn_base::sync::Arc;
 use firn_base::{Representation, Type, TypeId, Value};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 pub use cast::{Cast, CastContext, CastMethod};
 pub use facts::{TypeFunctions, type_functions};
@@ -36,6 +36,8 @@ pub struct Registry {
     casts: HashMap<(TypeId, TypeId), Cast>,
     inputs: HashMap<TypeId, FunctionId>,
     outputs: HashMap<TypeId, FunctionId>,
+    /// The functions from outside this crate.
+    added: HashSet<FunctionId>,
 }
 
 impl Registry {
@@ -47,6 +49,12 @@ impl Registry {
     /// A function by its oid.
     pub fn function(&self, id: FunctionId) -> Option<&Arc<Function>> {
         self.functions.get(&id)
+    }
+
+    /// Whether calls of a function may ask for the session and its catalog, beyond its settings and the names of objects: whether it
+    /// was added from outside this crate.
+    pub fn may_ask_session(&self, id: FunctionId) -> bool {
+        self.added.contains(&id)
     }
 
     /// All functions of a name, in the order of their oids.
@@ -132,9 +140,16 @@ pub struct Missing {
 pub struct RegistryBuilder {
     functions: Vec<Function>,
     operators: Vec<Operator>,
+    /// How many of the functions are of this crate.
+    own: usize,
 }
 
 impl RegistryBuilder {
+    /// Whatever is added from now on is from outside this crate.
+    pub(crate) fn end_own(&mut self) {
+        self.own = self.functions.len();
+    }
+
     /// Adds a scalar function that PostgreSQL has: a function over the values of one row. `signatures` names it as
     /// `regprocedure` does with the names of `pg_type`, and others that do the same, with blanks between them.
     pub fn scalar<A: Arguments, O: Outcome + 'static>(
@@ -297,6 +312,7 @@ impl RegistryBuilder {
             casts: HashMap::new(),
             inputs: HashMap::new(),
             outputs: HashMap::new(),
+            added: self.functions[self.own..].iter().map(|function| function.id).collect(),
         };
         for function in self.functions {
             let function = Arc::new(function);

@@ -1,0 +1,372 @@
+//! Queries that a primary hands to replicas ([`QueryRouter`]), and those that a replica runs for its primary ([`RoutedQuery`]).
+//!
+//! A query may be handed out if it is alone in its transaction, is expected to handle many rows, and gives the same rows on another
+//! server: see [`Plan::is_portable`]. The replica runs it with the session's settings, user and time, once it has replayed the log as
+//! of the query's arrival. So a session sees its own commits, and never an older state after a newer one (Mühlbauer et al., "ScyPer:
+//! Elastic OLAP Throughput on Transactional Data", DanaC 2013: order-preserving serializability without global snapshots).
+//!
+//! Whatever fails before the first rows are here, also an error of the query itself, means that the primary runs it. Then the client
+//! gets the rows or the error that it would have got anyway. Afterwards a lost replica is 40001.
+
+use crate::connection::Connection;
+use crate::rows::{Drawing, Rows};
+use crate::statement::Prepared;
+use crate::timer::Alarm;
+use crate::{Column, Outcome};
+use firn_base::sync::Arc;
+use firn_base::{Cancel, Collation, Error, Lsn, Result, SqlState, Type, TypeId, Value};
+use firn_sql::activity::State;
+use firn_sql::standby::Token;
+use firn_sql::{Plan, RowChunk};
+use firn_txn::Transaction;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+/// How long a replica may take to replay the log up to the arrival of a query.
+const LONGEST_REPLAY: Duration = Duration::from_millis(200);
+
+/// How often the end of the statement is looked for while a replica runs it.
+const CANCEL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A query as a replica gets it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RoutedQuery {
+    /// Its text.
+    text: String,
+    /// The types of its parameters, and the image of a row with their values; empty without parameters.
+    parameter_types: Vec<Type>,
+    parameters: Vec<u8>,
+    /// The columns of its rows.
+    columns: Vec<(String, Type)>,
+    /// The user and the database of the session.
+    user: String,
+    database: String,
+    /// The settings of the session that are not built-in defaults.
+    settings: Vec<(String, String)>,
+    /// When its transaction began, in microseconds since 1970 UTC.
+    time: i64,
+    /// What the replica must have replayed.
+    after: Token,
+}
+
+/// What hands queries to replicas.
+pub trait QueryRouter: Send + Sync {
+    /// Whether a replica waits for a query. It returns at once.
+    fn is_ready(&self) -> bool;
+
+    /// Hands a query to the replica that is least busy; `None` if none waits for one.
+    fn hand_out(&self, query: &RoutedQuery) -> Option<Box<dyn RoutedAnswer>>;
+}
+
+/// The rows of a query that a replica runs. Dropping it ends the query there.
+pub trait RoutedAnswer: Send {
+    /// Waits for the next rows, so long at most. After the last rows, and after an error, it is not called again.
+    fn next(&mut self, longest: Duration) -> Result<RoutedPiece>;
+}
+
+/// What an answer consists of.
+pub enum RoutedPiece {
+    /// The image of some rows.
+    Rows(Vec<u8>),
+    /// There are no more rows.
+    End,
+    /// The time has passed.
+    Nothing,
+}
+
+/// The rows of a query that this server runs for another one.
+pub struct RoutedRows {
+    rows: Rows,
+    columns: Arc<[Column]>,
+}
+
+impl RoutedRows {
+    /// The image of the next rows; `None` at the end.
+    pub fn next_image(&mut self) -> Result<Option<Vec<u8>>> {
+        let Some(chunk) = self.rows.next_chunk()? else { return Ok(None) };
+        let mut image = Vec::new();
+        chunk.write(&self.columns, &mut image);
+        Ok(Some(image))
+    }
+}
+
+/// Rows that a replica computes, as the session reads them.
+pub(crate) struct RoutedStream {
+    columns: Arc<[Column]>,
+    /// The first rows.
+    first: Option<Vec<u8>>,
+    /// `None` after the last rows.
+    answer: Option<Box<dyn RoutedAnswer>>,
+    cancel: Cancel,
+    alarm: Option<Alarm>,
+    drawing: Option<Drawing>,
+}
+
+impl RoutedStream {
+    /// The next rows; `None` at the end.
+    pub fn next(&mut self) -> Result<Option<RowChunk>> {
+        let next = self.next_image().map_err(|error| crate::errors::timed_out(error, self.alarm.as_ref()));
+        let Ok(Some(image)) = next else {
+            (self.answer, self.alarm, self.drawing) = (None, None, None);
+            return next.map(|_| None);
+        };
+        let read = || RowChunk::read(&self.columns, &image);
+        catch_unwind(AssertUnwindSafe(read)).map(Some).map_err(|panic| crate::errors::internal_error(&*panic))
+    }
+
+    fn next_image(&mut self) -> Result<Option<Vec<u8>>> {
+        if let Some(first) = self.first.take() {
+            return Ok(Some(first));
+        }
+        let Some(answer) = &mut self.answer else { return Ok(None) };
+        loop {
+            self.cancel.check()?;
+            match answer.next(CANCEL_INTERVAL).map_err(after_first_rows)? {
+                RoutedPiece::Rows(image) => return Ok(Some(image)),
+                RoutedPiece::End => return Ok(None),
+                RoutedPiece::Nothing => {}
+            }
+        }
+    }
+}
+
+/// The error for a client that has rows already: that of the query, or 40001 if the replica does not go on.
+fn after_first_rows(error: Error) -> Error {
+    let state = error.state();
+    if !["08", "25", "40", "55", "57", "58", "XX"].contains(&&state.as_str()[..2]) {
+        return error;
+    }
+    let message = "the replica that ran the query does not go on with it";
+    Error::new(SqlState::SERIALIZATION_FAILURE, message)
+        .with_detail(error.to_string())
+        .with_hint("Run the query again.")
+}
+
+impl Connection {
+    /// A query as a replica gets it; `None` if it is to run here.
+    pub(crate) fn routed_query(
+        &self,
+        prepared: &Prepared,
+        plan: &Plan,
+        transaction: &Transaction,
+        parameters: &[Value],
+    ) -> Result<Option<RoutedQuery>> {
+        let Some(least) = self.least_routed_work else { return Ok(None) };
+        let Some(router) = self.shared.router.get() else { return Ok(None) };
+        let may_be_routed = !plan.is_short()
+            && plan.is_portable()
+            && self.facts.sources.is_empty()
+            && self.literals_of(prepared).is_none()
+            && !self.shared.engine.is_replica()
+            && router.is_ready();
+        if !may_be_routed || plan.work(transaction, parameters, &self.options.cancel)? < least {
+            return Ok(None);
+        }
+        let columns = prepared.columns.iter().flat_map(|columns| columns.iter());
+        let mut image = Vec::new();
+        if !parameters.is_empty() {
+            RowChunk::Values(parameters.to_vec()).write(&nameless(&prepared.parameters), &mut image);
+        }
+        Ok(Some(RoutedQuery {
+            text: prepared.text.0.clone(),
+            parameter_types: prepared.parameters.clone(),
+            parameters: image,
+            columns: columns.map(|column| (column.name.clone(), column.ty)).collect(),
+            user: self.facts.user.clone(),
+            database: self.facts.database.clone(),
+            settings: self.services.with_settings(|settings| settings.carried()),
+            time: self.options.now,
+            after: Token::of_visible(&self.shared.engine)?,
+        }))
+    }
+
+    /// Lets a replica run a query, and waits for its first rows. `None` if it is to run here.
+    pub(crate) fn run_elsewhere(
+        &self,
+        query: &RoutedQuery,
+        columns: Arc<[Column]>,
+        alarm: &mut Option<Alarm>,
+    ) -> Result<Option<Rows>> {
+        let router = self.shared.router.get().expect("it has said that it is ready");
+        let Some(mut answer) = router.hand_out(query) else { return Ok(None) };
+        let statistics = self.shared.engine.statistics();
+        let first = loop {
+            self.check_cancel()?;
+            match answer.next(CANCEL_INTERVAL) {
+                Ok(RoutedPiece::Nothing) => {}
+                Ok(RoutedPiece::Rows(image)) => break Some(image),
+                Ok(RoutedPiece::End) => break None,
+                Err(_) => {
+                    statistics.routed_back.count();
+                    return Ok(None);
+                }
+            }
+        };
+        statistics.routed.count();
+        let stream = RoutedStream {
+            columns: columns.clone(),
+            answer: first.is_some().then_some(answer),
+            first,
+            cancel: self.options.cancel.clone(),
+            alarm: alarm.take(),
+            drawing: Some(Drawing::new(&self.activity, State::Idle)),
+        };
+        Ok(Some(Rows::routed(columns, stream)))
+    }
+
+    /// Runs a query of a session of the primary.
+    ///
+    /// Errors: those of the query; 55000 if it is another one here; 57014 if replay is too far behind.
+    pub(crate) fn answer(&mut self, query: &RoutedQuery) -> Result<RoutedRows> {
+        self.services.with_settings(|settings| settings.adopt_carried(&query.settings))?;
+        self.apply_settings();
+        (self.read_after, self.read_after_timeout) = (Some(query.after), Some(LONGEST_REPLAY));
+        self.options.given_time = Some(query.time);
+        // The catalog is part of what is replayed.
+        self.options.cancel.reset();
+        self.wait_for(query.after)?;
+        let types: Vec<Option<TypeId>> = query.parameter_types.iter().map(|ty| Some(ty.id)).collect();
+        let statement = self.prepare_typed(&query.text, &types)?;
+        let columns = statement.columns().ok_or_else(is_another)?.clone();
+        let are_same = columns.iter().map(|column| (&column.name, column.ty));
+        if !are_same.eq(query.columns.iter().map(|(name, ty)| (name, *ty))) || !statement.is_query() {
+            return Err(is_another());
+        }
+        let parameters = match query.parameters.as_slice() {
+            [] => Vec::new(),
+            image => {
+                let columns = nameless(&query.parameter_types);
+                RowChunk::read(&columns, image).into_values(&columns).pop().unwrap_or_default()
+            }
+        };
+        match self.run(&statement, &parameters)? {
+            Outcome::Rows(rows) => Ok(RoutedRows { rows, columns }),
+            _ => Err(is_another()),
+        }
+    }
+}
+
+#[cold]
+fn is_another() -> Error {
+    let message = "the query is another one in this server's catalog";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
+}
+
+/// Columns of these types.
+fn nameless(types: &[Type]) -> Vec<Column> {
+    types.iter().map(|ty| Column { name: String::new(), ty: *ty, origin: None }).collect()
+}
+
+impl RoutedQuery {
+    /// Its text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The position up to which the replica must have replayed the log.
+    pub fn position(&self) -> Lsn {
+        self.after.lsn
+    }
+
+    /// The user and the database of its session.
+    pub fn identity(&self) -> (&str, &str) {
+        (&self.user, &self.database)
+    }
+
+    /// Its bytes. Numbers are little-endian; a list, a text and an image begin with their length as u32.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let out = &mut bytes;
+        text(&self.text, out);
+        length(self.parameter_types.len(), out);
+        self.parameter_types.iter().for_each(|ty| of_type(*ty, out));
+        length(self.parameters.len(), out);
+        out.extend_from_slice(&self.parameters);
+        length(self.columns.len(), out);
+        for (name, ty) in &self.columns {
+            text(name, out);
+            of_type(*ty, out);
+        }
+        text(&self.user, out);
+        text(&self.database, out);
+        length(self.settings.len(), out);
+        for (name, value) in &self.settings {
+            text(name, out);
+            text(value, out);
+        }
+        out.extend(self.time.to_le_bytes());
+        text(&self.after.to_string(), out);
+        bytes
+    }
+
+    /// Reads its bytes; 08P01 if they are not those of a query.
+    pub fn decode(bytes: &[u8]) -> Result<RoutedQuery> {
+        let mut bytes = Bytes(bytes);
+        Ok(RoutedQuery {
+            text: bytes.text()?,
+            parameter_types: bytes.list(Bytes::ty)?,
+            parameters: bytes.sized()?.to_vec(),
+            columns: bytes.list(|bytes| Ok((bytes.text()?, bytes.ty()?)))?,
+            user: bytes.text()?,
+            database: bytes.text()?,
+            settings: bytes.list(|bytes| Ok((bytes.text()?, bytes.text()?)))?,
+            time: i64::from_le_bytes(bytes.array()?),
+            after: Token::parse(&bytes.text()?).ok_or_else(malformed)?,
+        })
+    }
+}
+
+fn length(length: usize, out: &mut Vec<u8>) {
+    out.extend(u32::try_from(length).expect("queries are shorter").to_le_bytes());
+}
+
+fn text(text: &str, out: &mut Vec<u8>) {
+    length(text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+fn of_type(ty: Type, out: &mut Vec<u8>) {
+    out.extend(ty.id.0.to_le_bytes());
+    out.extend(ty.modifier.to_le_bytes());
+    out.extend(ty.collation.0.to_le_bytes());
+}
+
+/// Bytes that are being read.
+struct Bytes<'b>(&'b [u8]);
+
+impl<'b> Bytes<'b> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (array, rest) = self.0.split_first_chunk().ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn number(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn sized(&mut self) -> Result<&'b [u8]> {
+        let length = self.number()? as usize;
+        let (taken, rest) = self.0.split_at_checked(length).ok_or_else(malformed)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn text(&mut self) -> Result<String> {
+        std::str::from_utf8(self.sized()?).map(str::to_owned).map_err(|_| malformed())
+    }
+
+    fn ty(&mut self) -> Result<Type> {
+        let (id, modifier) = (TypeId(self.number()?), i32::from_le_bytes(self.array()?));
+        Ok(Type { id, modifier, collation: Collation(self.number()?) })
+    }
+
+    fn list<T>(&mut self, item: impl Fn(&mut Self) -> Result<T>) -> Result<Vec<T>> {
+        (0..self.number()?).map(|_| item(self)).collect()
+    }
+}
+
+#[cold]
+fn malformed() -> Error {
+    Error::new(SqlState::PROTOCOL_VIOLATION, "a message has no query that could be run")
+}
