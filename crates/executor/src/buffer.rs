@@ -5,7 +5,7 @@
 
 use crate::budget::Account;
 use crate::options::Options;
-use crate::spill::{SpillArea, SpillFile, read_rows, write_rows};
+use crate::spill::{SpillArea, SpillFile, read_rows, write_rows_as};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
 use firn_vector::Chunk;
@@ -89,7 +89,7 @@ impl RowBuffer {
         let mut image = Vec::new();
         let mut write = |chunk: &Chunk| {
             image.clear();
-            write_rows(chunk.vectors(), chunk.length(), &mut image);
+            write_rows_as(&self.representations, chunk.vectors(), chunk.length(), &mut image);
             file.write(&image).map(Part::File)
         };
         for part in &mut self.parts {
@@ -130,6 +130,23 @@ mod tests {
     use crate::budget::Budget;
     use firn_base::disk::SimulatedDisk;
     use firn_vector::{Data, Datum, Selection, Vector};
+
+    #[test]
+    fn numbers_of_one_scale_are_read_from_a_file_as_numbers_of_any() {
+        let area = SpillArea::new(SimulatedDisk::new(), "/".into(), 1 << 20);
+        let options = Options { spill: Some(area), ..Options::new(Budget::new(1 << 20)) };
+        let mut buffer = RowBuffer::in_file(vec![Representation::Numeric; 2], &options).unwrap();
+        let scaled = Representation::Decimal { precision: 12, scale: 2 };
+        let vectors = [None, Some(vec![true, false, true].into())]
+            .map(|validity| Vector::flat(scaled, Data::Int64(vec![150, -25, 0].into()), validity));
+        buffer.push(Chunk::new(3, vectors.to_vec())).unwrap();
+        let read = buffer.get(0).unwrap();
+        for (before, after) in vectors.iter().zip(read.vectors()) {
+            assert_eq!(after.representation(), Representation::Numeric);
+            let texts = |vector: &Vector| [0, 1, 2].map(|row| format!("{:?}", vector.datum(row)));
+            assert_eq!(texts(after), texts(before));
+        }
+    }
 
     /// Reads back what was pushed, with and without room for it.
     #[test]

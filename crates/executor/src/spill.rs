@@ -12,6 +12,7 @@
 //!
 //! Files have no names: nobody else can open one, and one is gone with its last user, however that ends.
 
+use crate::expression::converted;
 use crate::measures::Gauge;
 use crate::values::repeat;
 use arrow_buffer::{ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
@@ -132,6 +133,18 @@ pub fn write_rows(vectors: &[Vector], rows: usize, out: &mut Vec<u8>) {
     }
 }
 
+/// The same, of vectors whose values may lie otherwise than those of the columns, as numbers of one scale do in a column for numbers of any.
+pub fn write_rows_as(representations: &[Representation], vectors: &[Vector], rows: usize, out: &mut Vec<u8>) {
+    let conforms =
+        |(vector, representation): (&Vector, &Representation)| vector.representation() == *representation;
+    if vectors.iter().zip(representations).all(conforms) {
+        return write_rows(vectors, rows, out);
+    }
+    let conforming = vectors.iter().zip(representations);
+    let conforming = conforming.map(|(vector, to)| converted(vector, *to, Rows::all(rows)));
+    write_rows(&conforming.collect::<Vec<Vector>>(), rows, out);
+}
+
 /// The rows of an image, which begins with them; it ends behind them.
 pub fn read_rows(representations: &[Representation], image: &mut &[u8]) -> (Vec<Vector>, usize) {
     let rows = number(image) as usize;
@@ -197,7 +210,8 @@ fn write_vector(vector: &Vector, out: &mut Vec<u8>) {
                 out.extend(ty.id.0.to_le_bytes());
                 out.extend(ty.modifier.to_le_bytes());
                 out.extend(ty.collation.0.to_le_bytes());
-                write_vector(field, out);
+                let representation = ty.representation().expect("fields have values");
+                write_vector(&converted(field, representation, Rows::all(vector.len())), out);
             }
         }
     }

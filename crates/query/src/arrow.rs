@@ -80,7 +80,11 @@ pub fn batch(rows: &ResultChunk, columns: &[ResultColumn], schema: &SchemaRef) -
             Some(_) => Digits::Exact,
             None => Digits::Rounded,
         };
-        let array = array(&text.unwrap_or(vector).flatten(chunk.rows()), digits)?;
+        // Numbers of one scale may be those of a column of any.
+        let is_numeric =
+            text.is_none() && columns[place].ty.representation() == Some(Representation::Numeric);
+        let vector = text.unwrap_or(vector).flatten(chunk.rows());
+        let array = if is_numeric { numerics(&vector, digits)? } else { array(&vector, digits)? };
         debug_assert_eq!(array.data_type(), field.data_type());
         Ok(array)
     });
@@ -184,6 +188,17 @@ mod tests {
             }
         }
         builder.finish()
+    }
+
+    #[test]
+    fn numbers_of_one_scale_are_those_of_a_column_of_any() {
+        let column = ResultColumn { name: "n".to_owned(), ty: Type::new(TypeId::NUMERIC), origin: None };
+        let scaled = vector(Type::numeric(12, 2), &["1.50", "NULL"]);
+        let chunk = ResultChunk::from(firn_vector::Chunk::new(2, vec![scaled]));
+        let columns = [column];
+        let batch = batch(&chunk, &columns, &schema(&columns)).unwrap();
+        let numbers = batch.column(0).as_any().downcast_ref::<Decimal128Array>().unwrap();
+        assert_eq!((numbers.value(0), numbers.is_null(1)), (15_000_000_000_000_000, true));
     }
 
     #[test]

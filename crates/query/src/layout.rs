@@ -4,7 +4,7 @@
 use crate::prepared::ResultColumn;
 use crate::stream::{ResultChunk, depends_on_session};
 use firn_base::Representation;
-use firn_executor::spill::{read_rows, write_rows};
+use firn_executor::spill::{read_rows, write_rows_as};
 use firn_vector::Chunk;
 
 /// How the vectors of a result lie one after another.
@@ -50,7 +50,7 @@ impl Layout {
     /// Appends the image of a chunk.
     pub fn write(&self, chunk: &ResultChunk, image: &mut Vec<u8>) {
         let joined = self.joined(chunk).compact();
-        write_rows(joined.vectors(), joined.length(), image);
+        write_rows_as(&self.representations, joined.vectors(), joined.length(), image);
     }
 
     /// The chunk of an image, which [`Layout::write`] has made. Panics if it has not.

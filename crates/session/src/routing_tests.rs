@@ -133,7 +133,7 @@ fn rows_are_those_that_the_session_would_compute_itself() {
         "SELECT * FROM items ORDER BY id",
         "SELECT name, at::text, at - timestamptz '2026-01-01', price / 3, tags FROM items ORDER BY id",
         "SELECT i.name, count(*) FROM items i JOIN parts p ON p.item = i.id GROUP BY i.name ORDER BY 1, 2",
-        "SELECT (id, name, price), ARRAY[id, NULL]::int[] FROM items ORDER BY id LIMIT 100",
+        "SELECT (id, name, price, price + 1.5), ARRAY[id, NULL]::int[], 1.5 + id, ARRAY[price * 2] FROM items ORDER BY id",
         "SELECT 'items'::regclass, 'int4'::regtype, count(*) FROM items",
         "SELECT sqrt(id::float8) FROM items ORDER BY 1 DESC LIMIT 50",
         "SELECT * FROM cheap ORDER BY id",
