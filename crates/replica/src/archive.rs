@@ -17,10 +17,12 @@
 //!
 //! Invariant: the files that a group names are on disk before the group is written.
 
-use crate::backup::{ArchivedRun, Repository, identifier, point, read_described, write_described};
+use crate::backup::{
+    ArchivedRun, Repository, explain_lock, identifier, point, read_described, write_described,
+};
 use crate::files;
 use crate::source::is_out_of_reach;
-use firn_base::disk::{Disk, DiskLock};
+use firn_base::disk::{Disk, DiskLock, Medium};
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
@@ -41,12 +43,33 @@ const HOLDER: &str = "archive";
 
 /// How much is archived before it is synced.
 const BATCH_BYTES: u64 = 4 << 20;
-/// The description of a run is written this often at most, while something is archived, …
-const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
-/// … and this often at least.
+/// After a batch of so many bytes, the next one does not wait.
+const LARGE_BATCH_BYTES: u64 = 1 << 20;
+/// How long to wait for something to archive.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// The description of a run is written this often at least.
 const DESCRIBE_IDLE: Duration = Duration::from_secs(10);
 /// How long to wait after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// How often something is written at most, while something is archived: each of it is a request to an object store.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// Between small batches.
+    sync: Duration,
+    /// Between descriptions of a run.
+    describe: Duration,
+}
+
+impl Pace {
+    fn of(medium: Medium) -> Pace {
+        let (sync, describe) = match medium {
+            Medium::Blocks => (0, 500),
+            Medium::Objects => (1000, 5000),
+        };
+        Pace { sync: Duration::from_millis(sync), describe: Duration::from_millis(describe) }
+    }
+}
 
 /// What is known of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -107,7 +130,7 @@ impl Archiver {
     /// gets lines for the person who runs the server: a failure, unless it is that of before, and a gap.
     ///
     /// Errors: 55000 if the database is in memory, or the directory has other files; 55006 if another server archives the same
-    /// cluster there; those of the disk.
+    /// cluster there, unless it is in an object store, where that is tried again; those of the disk.
     pub fn start(
         engine: Arc<Engine>,
         disk: Arc<dyn Disk>,
@@ -124,13 +147,7 @@ impl Archiver {
         for made in [Some(directory), folder.parent()].into_iter().flatten() {
             disk.sync_directory(made)?;
         }
-        let lock = disk.lock(&folder.join(LOCK)).map_err(|error| match error.state() {
-            SqlState::OBJECT_IN_USE => {
-                let message = format!("another server archives its log in \"{}\"", folder.display());
-                Error::new(SqlState::OBJECT_IN_USE, message).with_hint("Name another directory.")
-            }
-            _ => error,
-        })?;
+        let medium = disk.medium();
         let shared = Arc::new(Shared {
             stopping: AtomicBool::new(false),
             status: Mutex::default(),
@@ -138,16 +155,24 @@ impl Archiver {
         });
         let mut worker = Worker {
             engine,
+            pace: Pace::of(medium),
             disk,
             database,
             folder,
-            _lock: lock,
+            lock: None,
             shared: shared.clone(),
             gap: false,
             report: Box::new(report),
         };
         // Whatever is wrong from the beginning is reported at once.
-        let writing = worker.open()?;
+        let writing = match worker.open() {
+            // A server that was lost with its machine has its lock for a while. That is no reason not to start again.
+            Err(error) if error.state() == SqlState::OBJECT_IN_USE && medium == Medium::Objects => {
+                worker.note_failure(&error, None);
+                None
+            }
+            opened => Some(opened?),
+        };
         let thread = thread::spawn("firn-archive", move || worker.work(writing));
         Ok(Archiver { shared, thread: Some(thread) })
     }
@@ -191,10 +216,12 @@ impl Drop for Archiver {
 struct Worker {
     engine: Arc<Engine>,
     disk: Arc<dyn Disk>,
+    pace: Pace,
     database: DatabaseId,
     /// Of the cluster.
     folder: PathBuf,
-    _lock: DiskLock,
+    /// `None` before it is held, and once another server has taken it over.
+    lock: Option<DiskLock>,
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
@@ -210,13 +237,14 @@ struct Writing {
     /// The last segment that was begun.
     segment: Option<SegmentHeader>,
     described: clock::Instant,
+    /// The next batch waits until then.
+    pause_until: clock::Instant,
     /// A time, and the position up to which what was acknowledged before it is on disk.
     upcoming: Option<(i64, Lsn)>,
 }
 
 impl Worker {
-    fn work(&mut self, writing: Writing) {
-        let mut writing = Some(writing);
+    fn work(&mut self, mut writing: Option<Writing>) {
         // A run that has failed. Its pin retains the log until a run is open again, which finds what the failed write has left.
         let mut failed: Option<Writing> = None;
         loop {
@@ -237,21 +265,24 @@ impl Worker {
                 Ok(_) => {}
                 Err(error) => {
                     self.note_failure(&error, writing.as_ref());
+                    if error.state() == SqlState::OBJECT_IN_USE {
+                        self.lock = None;
+                    }
                     if is_stopping {
                         return;
                     }
                     failed = writing.take().or(failed);
-                    self.rest();
+                    self.rest(RETRY_AFTER);
                 }
             }
         }
     }
 
     /// Sleeps for a while, or until it is to stop.
-    fn rest(&self) {
+    fn rest(&self, longest: Duration) {
         let mut status = self.shared.status.lock();
         if !self.shared.stopping.load(Ordering::Acquire) {
-            self.shared.stopped.wait_for(&mut status, RETRY_AFTER);
+            self.shared.stopped.wait_for(&mut status, longest);
         }
     }
 
@@ -271,6 +302,12 @@ impl Worker {
 
     /// Opens the newest run where it ends, or begins another one.
     fn open(&mut self) -> Result<Writing> {
+        if self.lock.is_none() {
+            self.lock = Some(self.disk.lock(&self.folder.join(LOCK)).map_err(|error| {
+                let message = format!("another server archives its log in \"{}\"", self.folder.display());
+                explain_lock(error, message, "Name another directory.")
+            })?);
+        }
         let newest = run_numbers(&*self.disk, &self.folder)?.last().copied();
         let number = newest.map_or(1, |newest| newest + 1);
         if self.gap {
@@ -337,7 +374,7 @@ impl Worker {
 
     /// Archives what is on disk, or waits for more. Returns whether there was nothing to do.
     fn archive(&self, writing: &mut Writing, is_stopping: bool) -> Result<bool> {
-        let longest = if is_stopping { Duration::ZERO } else { DESCRIBE_EVERY };
+        let longest = if is_stopping { Duration::ZERO } else { LONGEST_WAIT };
         let waited = writing.follower.wait(Lsn(u64::MAX), longest)?;
         if waited != Waited::Group {
             if is_stopping || writing.described.elapsed() >= DESCRIBE_IDLE {
@@ -347,6 +384,10 @@ impl Worker {
                 writing.describe(&*self.disk)?;
             }
             return Ok(true);
+        }
+        let pause = writing.pause_until.saturating_duration_since(clock::now());
+        if !pause.is_zero() && !is_stopping {
+            self.rest(pause);
         }
         let mut segments = Vec::new();
         let begin = writing.log.point().lsn;
@@ -369,6 +410,9 @@ impl Worker {
         }
         writing.log.sync()?;
         writing.run.end = writing.log.point();
+        if writing.run.end.lsn.0 - begin.0 < LARGE_BATCH_BYTES {
+            writing.pause_until = clock::now() + self.pace.sync;
+        }
         writing.follower.pin().advance(writing.run.end.lsn)?;
         let mut status = self.shared.status.lock();
         status.position = Some(writing.run.end.lsn);
@@ -377,7 +421,7 @@ impl Worker {
             status.last_archived = Some((last, clock::wall_clock_micros()));
         }
         drop(status);
-        if writing.described.elapsed() >= DESCRIBE_EVERY {
+        if writing.described.elapsed() >= self.pace.describe {
             writing.note_complete(&self.engine)?;
             writing.describe(&*self.disk)?;
         }
@@ -387,7 +431,9 @@ impl Worker {
 
 impl Writing {
     fn new(directory: PathBuf, run: Run, log: LogCopy, follower: Follower) -> Writing {
-        Writing { directory, run, log, follower, segment: None, described: clock::now(), upcoming: None }
+        let now = clock::now();
+        let (described, pause_until) = (now, now);
+        Writing { directory, run, log, follower, segment: None, described, pause_until, upcoming: None }
     }
 
     /// Notes until when the run is complete.
@@ -421,14 +467,16 @@ fn copy_named(engine: &Engine, disk: &dyn Disk, file: &DatabaseFile, directory: 
     }
     let source = engine.open_file(file)?;
     let temporary = path.with_extension("tmp");
-    let copied = files::copy(&*source, disk, &temporary)?;
-    if file.content.is_some_and(|content| content != copied) {
+    let working = disk.working_name(&path, &temporary);
+    let copied = files::copy(&*source, disk, working)?;
+    if file.content.is_some_and(|content| content != copied.content()) {
         let message = format!("the file \"{}\" has not been copied as it is", file.name);
         return Err(Error::new(SqlState::DATA_CORRUPTED, message)
             .with_detail("Its length or its checksum is not that in the log.")
             .with_hint("Look for errors of the server's disk."));
     }
-    disk.rename(&temporary, &path)?;
+    copied.finish()?;
+    disk.publish(working, &path)?;
     disk.sync_directory(path.parent().expect("a file is in a folder"))
 }
 

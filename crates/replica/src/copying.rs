@@ -1,7 +1,7 @@
 //! The side that asks for a copy, and stores it: for backups and new replicas.
 
 use crate::channel::{Channel, Received};
-use crate::files::{self, Content, FileWriter};
+use crate::files::{self, FileWriter};
 use crate::message::{PROTOCOL, Reply, Request};
 use crate::receiver::another_cluster;
 use firn_base::disk::Disk;
@@ -135,36 +135,40 @@ impl CopyReceiver {
     }
 
     fn receive_file(&mut self, channel: &mut dyn Channel, file: &DatabaseFile) -> Result<()> {
-        // Under another name: an earlier backup may have the same file, and this one may be interrupted.
         let path = self.folders.path(file);
         let temporary = path.with_extension("tmp");
-        let created = FileWriter::create(&*self.disk, &temporary)?;
-        let (length, crc) = receive_content(channel, created)?;
+        // Under another name: an earlier backup may have the same file, and this one may be interrupted.
+        let is_there = self.disk.exists(&path)?;
+        let working = if is_there { &temporary } else { self.disk.working_name(&path, &temporary) };
+        let mut writer = FileWriter::create(&*self.disk, working)?;
+        receive_content(channel, &mut writer)?;
+        let (length, crc) = writer.content();
         if file.content.is_some_and(|content| content != (length, crc)) {
             let message = format!("the file \"{}\" has not been copied as it is", file.name);
             return Err(Error::new(SqlState::DATA_CORRUPTED, message)
                 .with_detail("Its length or its checksum is not that of the manifest.")
                 .with_hint("Look for errors of the server's disk; the backup can be tried again."));
         }
+        writer.finish()?;
         self.bytes += length;
-        if self.disk.exists(&path)? && files::content_of(&*self.disk, &path)? != (length, crc) {
-            let _ = self.disk.remove(&temporary);
+        if is_there && files::content_of(&*self.disk, &path)? != (length, crc) {
+            let _ = self.disk.remove(working);
             let message = format!("an earlier backup has another file \"{}\"", path.display());
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .with_detail("The database was set back to an earlier state without a new cluster.")
                 .with_hint("Make a full backup, without --incremental."));
         }
-        self.disk.rename(&temporary, &path)
+        self.disk.publish(working, &path)
     }
 }
 
-/// Writes what arrives of a file, and makes it durable, but not its name.
-fn receive_content(channel: &mut dyn Channel, mut file: FileWriter) -> Result<Content> {
+/// Writes what arrives of a file.
+fn receive_content(channel: &mut dyn Channel, file: &mut FileWriter) -> Result<()> {
     let mut message = Vec::new();
     loop {
         receive(channel, &mut message)?;
         match Reply::decode(&message)? {
-            Reply::Data(&[]) => return file.finish(),
+            Reply::Data(&[]) => return Ok(()),
             Reply::Data(bytes) => file.write(bytes)?,
             _ => return Err(out_of_turn()),
         }
