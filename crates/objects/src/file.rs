@@ -331,7 +331,7 @@ impl DiskFile for ObjectFile {
         }
         state.pieces.push(Piece { begin: state.begin, length });
         (state.begin, state.uploaded, state.has_object) = (state.begin + length, 0, false);
-        state.buffer.clear();
+        state.buffer = Vec::new();
         Ok(())
     }
 }

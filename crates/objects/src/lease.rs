@@ -182,9 +182,9 @@ impl Drop for Lease {
             let _ = thread.join();
         }
         let state = self.shared.state.lock();
-        if !state.is_lost {
+        // If it is doubtful, the store cannot be reached: then it expires, as it does if releasing fails.
+        if self.shared.check_state(&state).is_ok() {
             let released = Content { holder: 0, ..self.shared.content.clone() };
-            // If this fails, it expires.
             let mode = PutMode::Update(state.version.clone());
             let _ = write(&self.store, &self.shared.key, &released, mode);
         }
@@ -193,7 +193,10 @@ impl Drop for Lease {
 
 impl Shared {
     fn check(&self) -> Result<()> {
-        let state = self.state.lock();
+        self.check_state(&self.state.lock())
+    }
+
+    fn check_state(&self, state: &State) -> Result<()> {
         if state.is_lost {
             let message = format!("the lock \"{}\" was taken over by another process", self.shown);
             return Err(Error::new(SqlState::OBJECT_IN_USE, message)
@@ -308,4 +311,25 @@ fn unsupported(shown: &str) -> Error {
     let message = format!("the lock \"{shown}\" cannot be taken: the object store has no conditional writes");
     Error::new(SqlState::FEATURE_NOT_SUPPORTED, message)
         .with_hint("Use a store with conditional writes (If-Match and If-None-Match), or a directory.")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_of_this_machine_is_known_to_have_ended() {
+        let own = Process::own();
+        assert!(!own.has_ended(&own) && own.started != 0 && !own.host.is_empty());
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+        let running = Process { id: child.id(), started: started(child.id()).unwrap(), ..own.clone() };
+        assert!(!running.has_ended(&own));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(running.has_ended(&own));
+        // Another process has its id, or it is of another machine.
+        assert!(Process { started: own.started + 1, ..own.clone() }.has_ended(&own));
+        let elsewhere = Process { machine: "elsewhere".to_owned(), ..running };
+        assert!(!elsewhere.has_ended(&own));
+    }
 }

@@ -41,8 +41,6 @@ const VERSION: u32 = 1;
 /// The name of an archiver as a holder of a pin.
 const HOLDER: &str = "archive";
 
-/// How much is archived before it is synced.
-const BATCH_BYTES: u64 = 4 << 20;
 /// After a batch of so many bytes, the next one does not wait.
 const LARGE_BATCH_BYTES: u64 = 1 << 20;
 /// How long to wait for something to archive.
@@ -52,22 +50,24 @@ const DESCRIBE_IDLE: Duration = Duration::from_secs(10);
 /// How long to wait after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// How often something is written at most, while something is archived: each of it is a request to an object store.
+/// How often something is written, while something is archived: each of it is a request to an object store.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// Between small batches.
+    /// How much is archived before it is synced.
+    batch_bytes: u64,
+    /// The least time between small batches.
     sync: Duration,
-    /// Between descriptions of a run.
+    /// The least time between descriptions of a run.
     describe: Duration,
 }
 
 impl Pace {
     fn of(medium: Medium) -> Pace {
-        let (sync, describe) = match medium {
-            Medium::Blocks => (0, 500),
-            Medium::Objects => (1000, 5000),
+        let (batch_bytes, sync, describe) = match medium {
+            Medium::Blocks => (4 << 20, 0, 500),
+            Medium::Objects => (16 << 20, 1000, 5000),
         };
-        Pace { sync: Duration::from_millis(sync), describe: Duration::from_millis(describe) }
+        Pace { batch_bytes, sync: Duration::from_millis(sync), describe: Duration::from_millis(describe) }
     }
 }
 
@@ -162,6 +162,7 @@ impl Archiver {
             lock: None,
             shared: shared.clone(),
             gap: false,
+            reported: None,
             report: Box::new(report),
         };
         // Whatever is wrong from the beginning is reported at once.
@@ -225,6 +226,8 @@ struct Worker {
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
+    /// The failure that was reported last.
+    reported: Option<String>,
     report: Box<dyn Fn(&str) + Send>,
 }
 
@@ -286,16 +289,17 @@ impl Worker {
         }
     }
 
-    fn note_failure(&self, error: &Error, writing: Option<&Writing>) {
+    fn note_failure(&mut self, error: &Error, writing: Option<&Writing>) {
         let segment = writing.and_then(|writing| writing.segment);
         let name = segment.map_or_else(String::new, |header| header.name().to_string());
         let mut status = self.shared.status.lock();
         status.failures += 1;
         let message = error.to_string();
-        let is_new = status.last_failure.as_ref().is_none_or(|(_, _, before)| *before != message);
         status.last_failure = Some((name, clock::wall_clock_micros(), message.clone()));
         drop(status);
-        if is_new {
+        // Its detail may differ each time.
+        if self.reported.as_deref() != Some(error.message()) {
+            self.reported = Some(error.message().to_owned());
             (self.report)(&format!("the log could not be archived, which is tried again: {message}"));
         }
     }
@@ -391,7 +395,7 @@ impl Worker {
         }
         let mut segments = Vec::new();
         let begin = writing.log.point().lsn;
-        while writing.log.point().lsn.0 - begin.0 < BATCH_BYTES {
+        while writing.log.point().lsn.0 - begin.0 < self.pace.batch_bytes {
             let Some(group) = writing.follower.next_group(Lsn(u64::MAX))? else { break };
             for file in files_named_by(&group)? {
                 copy_named(&self.engine, &*self.disk, &file, &writing.directory)?;

@@ -117,7 +117,11 @@ impl CopyReceiver {
             receive(channel, &mut message)?;
             match Reply::decode(&message)? {
                 Reply::File(file) => self.receive_file(channel, &file)?,
-                Reply::Segment(header) => self.log.begin_segment(header).map(drop)?,
+                Reply::Segment(header) => {
+                    // What is not synced may be in memory, in parts of an object.
+                    self.log.sync()?;
+                    self.log.begin_segment(header)?;
+                }
                 Reply::Groups { groups, .. } => {
                     self.log.append(groups)?;
                     self.bytes += groups.len() as u64;

@@ -180,6 +180,16 @@ fn check(
     for (path, file) in model {
         if let Some(open) = open.get(path) {
             assert_eq!(open.len().unwrap(), file.content.len() as u64, "{context}");
+            let at = random.uniform(0, file.content.len() as i64) as usize;
+            let mut buffer = vec![0; random.uniform(0, 3000) as usize];
+            match open.read_at(&mut buffer, at as u64) {
+                Ok(read) => {
+                    let rest = &file.content[at..];
+                    assert_eq!(buffer[..read], rest[..buffer.len().min(rest.len())], "{context}");
+                }
+                // It is being uploaded.
+                Err(error) => assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED),
+            }
         }
         // Another handle sees what was synced.
         let Some(synced) = &file.synced else { continue };
