@@ -11,8 +11,8 @@ use crate::store::{LONGEST, Sizes, Store};
 use firn_base::disk::{Disk, DiskFile, DiskLock, Medium};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
-use object_store::ObjectStore;
 use object_store::path::Path as Key;
+use object_store::{ListResult, ObjectStore, ObjectStoreExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -54,13 +54,7 @@ impl ObjectDisk {
     /// The names directly in a directory, and whether the further pieces of files without a first one are there.
     fn names_in(&self, directory: &Key) -> Result<(Vec<String>, bool)> {
         let listed = self.store.objects.list_with_delimiter(Some(directory));
-        let listed = self.store.run("list", directory, LONGEST, listed)?;
-        let keys = listed.objects.iter().map(|object| &object.location).chain(&listed.common_prefixes);
-        let names = keys.filter(|key| *key != directory).filter_map(|key| key.filename());
-        let (pieces, names): (Vec<&str>, Vec<&str>) = names.partition(|name| pieces::is_of_pieces(name));
-        let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
-        names.sort();
-        Ok((names, !pieces.is_empty()))
+        Ok(names_of(&self.store.run("list", directory, LONGEST, listed)?, directory))
     }
 
     #[cold]
@@ -74,6 +68,16 @@ impl ObjectDisk {
         let message = format!("an object store has no {what}: \"{}\"", path.display());
         Error::new(SqlState::FEATURE_NOT_SUPPORTED, message).with_hint("Use a directory on a disk.")
     }
+}
+
+/// See [`ObjectDisk::names_in`].
+fn names_of(listed: &ListResult, directory: &Key) -> (Vec<String>, bool) {
+    let keys = listed.objects.iter().map(|object| &object.location).chain(&listed.common_prefixes);
+    let names = keys.filter(|key| *key != directory).filter_map(|key| key.filename());
+    let (pieces, names): (Vec<&str>, Vec<&str>) = names.partition(|name| pieces::is_of_pieces(name));
+    let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    names.sort();
+    (names, !pieces.is_empty())
 }
 
 impl Disk for ObjectDisk {
@@ -111,7 +115,16 @@ impl Disk for ObjectDisk {
 
     fn exists(&self, path: &Path) -> Result<bool> {
         let key = self.key(path)?;
-        Ok(self.store.head(&key)?.is_some() || !self.names_in(&key)?.0.is_empty())
+        let objects = &self.store.objects;
+        let requests = async {
+            let (object, listed) = tokio::join!(objects.head(&key), objects.list_with_delimiter(Some(&key)));
+            match object {
+                Err(error) if !matches!(error, object_store::Error::NotFound { .. }) => Err(error),
+                object => Ok((object.is_ok(), listed?)),
+            }
+        };
+        let (is_file, listed) = self.store.run("look for", &key, LONGEST, requests)?;
+        Ok(is_file || !names_of(&listed, &key).0.is_empty())
     }
 
     fn remove(&self, path: &Path) -> Result<()> {

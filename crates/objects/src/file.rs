@@ -11,13 +11,13 @@
 //! A file that is created takes the place of an existing one by its first sync.
 
 use crate::pieces::{self, Piece};
-use crate::store::{LONGEST, LONGEST_CHANGE, Store};
+use crate::store::{LONGEST, LONGEST_CHANGE, Store, list_all};
 use bytes::Bytes;
 use firn_base::disk::DiskFile;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use object_store::path::Path as Key;
-use object_store::{MultipartUpload, ObjectStoreExt, PutPayload};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStoreExt, PutPayload};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
@@ -48,8 +48,8 @@ struct State {
     is_dirty: bool,
     /// Whether there is an object of the piece that is being written.
     has_object: bool,
-    /// Whether it was created, and not synced yet.
-    is_new: bool,
+    /// Until the first sync of a file that was created: what an existing one has behind its first object, or was left of one.
+    stale: Option<JoinHandle<object_store::Result<Vec<ObjectMeta>>>>,
     /// Whether an upload has failed, so that bytes are lost.
     is_broken: bool,
 }
@@ -70,7 +70,10 @@ impl State {
 impl ObjectFile {
     /// A new file. Nobody sees it before its first sync.
     pub fn create(store: Arc<Store>, key: Key) -> ObjectFile {
-        let state = State { is_dirty: true, is_new: true, ..State::default() };
+        let (objects, further) = (store.objects.clone(), pieces::prefix(&key));
+        // While it is written.
+        let stale = store.spawn(async move { list_all(&*objects, &further).await });
+        let state = State { is_dirty: true, stale: Some(stale), ..State::default() };
         ObjectFile { store, key, state: Mutex::new(state) }
     }
 
@@ -200,6 +203,14 @@ impl ObjectFile {
         Ok(())
     }
 
+    fn remove_stale(&self, stale: JoinHandle<object_store::Result<Vec<ObjectMeta>>>) -> Result<()> {
+        let listed = self.store.run("list", &pieces::prefix(&self.key), LONGEST, joined(stale))?;
+        for piece in pieces::further(&listed).iter().rev() {
+            self.store.delete(&pieces::key(&self.key, piece.begin))?;
+        }
+        Ok(())
+    }
+
     fn abandon_upload(&self, state: &mut State) {
         if let Some(mut upload) = state.upload.take() {
             upload.running.iter().for_each(JoinHandle::abort);
@@ -305,11 +316,11 @@ impl DiskFile for ObjectFile {
         if !state.is_dirty {
             return Ok(());
         }
-        if state.is_new {
-            // What an existing file has behind its first object, or what was left of one.
-            for stale in pieces::further(&self.store.list_all(&pieces::prefix(&self.key))?).iter().rev() {
-                self.store.delete(&pieces::key(&self.key, stale.begin))?;
-            }
+        if let Some(stale) = state.stale.take() {
+            let removed = self.remove_stale(stale);
+            // Another sync would leave them.
+            state.is_broken |= removed.is_err();
+            removed?;
         }
         let key = pieces::key(&self.key, state.begin);
         if state.upload.is_some() {
@@ -323,7 +334,7 @@ impl DiskFile for ObjectFile {
         } else {
             self.store.put(&key, Bytes::copy_from_slice(&state.buffer))?;
         }
-        (state.is_dirty, state.is_new) = (false, false);
+        state.is_dirty = false;
         let length = state.uploaded + state.buffer.len() as u64;
         if length < self.store.sizes.piece {
             state.has_object = length > 0 || state.begin == 0;

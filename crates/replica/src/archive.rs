@@ -397,9 +397,11 @@ impl Worker {
         let begin = writing.log.point().lsn;
         while writing.log.point().lsn.0 - begin.0 < self.pace.batch_bytes {
             let Some(group) = writing.follower.next_group(Lsn(u64::MAX))? else { break };
-            for file in files_named_by(&group)? {
-                copy_named(&self.engine, &*self.disk, &file, &writing.directory)?;
-            }
+            let (engine, disk, directory) = (&*self.engine, &*self.disk, &*writing.directory);
+            let threads = files::files_at_once(disk.medium());
+            thread::for_each("firn-archive", threads, &files_named_by(&group)?, |file| {
+                copy_named(engine, disk, file, directory)
+            })?;
             let headers: Vec<SegmentHeader> = writing.follower.segments_of(&group).copied().collect();
             for header in headers {
                 if writing.segment.is_some_and(|last| last.name() < header.name()) {

@@ -4,9 +4,20 @@
 //! commit on the same disk waits for them.
 
 use firn_base::Result;
-use firn_base::disk::{Disk, DiskFile, PageBuffer};
+use firn_base::disk::{Disk, DiskFile, Medium, PageBuffer};
 use firn_base::sync::Arc;
 use std::path::Path;
+
+/// How many files are copied at once from or to an object store, which takes its time for each.
+pub(crate) const FILES_AT_ONCE: usize = 6;
+
+/// How many files are copied at once from or to a medium.
+pub(crate) fn files_at_once(medium: Medium) -> usize {
+    match medium {
+        Medium::Blocks => 1,
+        Medium::Objects => FILES_AT_ONCE,
+    }
+}
 
 /// How much is read or written at once.
 const CHUNK_BYTES: usize = 1 << 20;

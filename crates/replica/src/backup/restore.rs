@@ -8,15 +8,12 @@ use super::description::{Description, shown_lsn, shown_time};
 use super::repository::{ArchivedRun, Chain, Repository};
 use crate::archive;
 use crate::files;
-use firn_base::disk::{Disk, Medium};
+use firn_base::disk::Disk;
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState, thread};
 use firn_log::{Group, LogCopy, LogPoint, Reader, SegmentHeader};
 use firn_txn::{ClusterId, CopiedManifest, DatabaseFile, Folders, files_named_by, restore_point_in};
 use std::path::Path;
-
-/// How many files are copied at once from an object store, which takes its time to begin with each.
-const FILES_AT_ONCE: usize = 6;
 
 /// As of when a database is restored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -320,10 +317,7 @@ impl<'r> Source<'r> {
         for folder in target.both() {
             disk.create_directory(folder)?;
         }
-        let threads = match source_disk.medium() {
-            Medium::Blocks => 1,
-            Medium::Objects => FILES_AT_ONCE,
-        };
+        let threads = files::files_at_once(source_disk.medium());
         let (from, files) = (Place { disk: source_disk, folders: &self.folders }, self.manifest.files());
         let files: Vec<DatabaseFile> = files.collect();
         thread::for_each("firn-restore", threads, &files, |file| copy_file(file, from, to))?;
