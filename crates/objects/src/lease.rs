@@ -176,14 +176,18 @@ impl Drop for Lease {
         let mut state = self.shared.state.lock();
         state.is_stopping = true;
         self.shared.stopping.notify_all();
+        if self.shared.check_state(&state).is_err() {
+            // The store cannot be reached, and perhaps a request waits for it; or it is another one's.
+            return;
+        }
         drop(state);
         if let Some(thread) = self.thread.take() {
             // Its panic was reported where it happened.
             let _ = thread.join();
         }
         let state = self.shared.state.lock();
-        // If it is doubtful, the store cannot be reached: then it expires, as it does if releasing fails.
-        if self.shared.check_state(&state).is_ok() {
+        if !state.is_lost {
+            // If this fails, it expires.
             let released = Content { holder: 0, ..self.shared.content.clone() };
             let mode = PutMode::Update(state.version.clone());
             let _ = write(&self.store, &self.shared.key, &released, mode);

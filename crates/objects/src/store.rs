@@ -75,7 +75,15 @@ pub(crate) struct Store {
     pub objects: Arc<dyn ObjectStore>,
     pub sizes: Sizes,
     pub leases: Leases,
-    runtime: Runtime,
+    /// `None` once it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What it still waits for, such as the name of a host, nobody needs.
+        self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+    }
 }
 
 impl fmt::Debug for Store {
@@ -92,7 +100,11 @@ impl Store {
             .enable_all()
             .build()
             .map_err(|error| Error::new(SqlState::INTERNAL_ERROR, format!("no thread: {error}")))?;
-        Ok(Store { root: root.to_owned(), objects, sizes, leases: Leases::default(), runtime })
+        Ok(Store { root: root.to_owned(), objects, sizes, leases: Leases::default(), runtime: Some(runtime) })
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it is open")
     }
 
     /// An object as it is shown.
@@ -120,7 +132,7 @@ impl Store {
         longest: Duration,
         request: impl Future<Output = object_store::Result<T>>,
     ) -> Option<object_store::Result<T>> {
-        self.runtime.block_on(async { tokio::time::timeout(longest, request).await }).ok()
+        self.runtime().block_on(async { tokio::time::timeout(longest, request).await }).ok()
     }
 
     /// Runs a request beside the caller.
@@ -128,12 +140,12 @@ impl Store {
         &self,
         request: impl Future<Output = T> + Send + 'static,
     ) -> tokio::task::JoinHandle<T> {
-        self.runtime.spawn(request)
+        self.runtime().spawn(request)
     }
 
     /// Waits for something.
     pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
-        self.runtime.block_on(what)
+        self.runtime().block_on(what)
     }
 
     /// What is known of an object; `None` if there is none.
