@@ -28,7 +28,7 @@ use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::format::SegmentName;
 use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Reader, SegmentHeader, Waited};
-use firn_txn::{DatabaseFile, Engine, Folders, check_files_named_by, files_named_by};
+use firn_txn::{DatabaseFile, Engine, Folders, PinnedCheckpoint, check_files_named_by, files_named_by};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -130,7 +130,7 @@ impl Archiver {
     /// gets lines for the person who runs the server: a failure, unless it is that of before, and a gap.
     ///
     /// Errors: 55000 if the database is in memory, or the directory has other files; 55006 if another server archives the same
-    /// cluster there, unless it is in an object store, where that is tried again; those of the disk.
+    /// cluster there; those of the disk. In an object store, what may pass is tried again instead.
     pub fn start(
         engine: Arc<Engine>,
         disk: Arc<dyn Disk>,
@@ -141,12 +141,6 @@ impl Archiver {
             let message = "a database in memory has no log to archive";
             Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use --data DIR.")
         })?;
-        let repository = Repository::open_or_create(disk.clone(), directory)?;
-        let folder = repository.archive_folder(cluster);
-        disk.create_directory(&folder)?;
-        for made in [Some(directory), folder.parent()].into_iter().flatten() {
-            disk.sync_directory(made)?;
-        }
         let medium = disk.medium();
         let shared = Arc::new(Shared {
             stopping: AtomicBool::new(false),
@@ -158,8 +152,10 @@ impl Archiver {
             pace: Pace::of(medium),
             disk,
             database,
-            folder,
+            repository: directory.to_owned(),
+            folder: Repository::archive_folder(directory, cluster),
             lock: None,
+            retained: None,
             shared: shared.clone(),
             gap: false,
             reported: None,
@@ -167,9 +163,10 @@ impl Archiver {
         };
         // Whatever is wrong from the beginning is reported at once.
         let writing = match worker.open() {
-            // A server that was lost with its machine has its lock for a while. That is no reason not to start again.
-            Err(error) if error.state() == SqlState::OBJECT_IN_USE && medium == Medium::Objects => {
+            Err(error) if medium == Medium::Objects && may_pass(&error) => {
                 worker.note_failure(&error, None);
+                let begin = worker.engine.log_point()?;
+                worker.retained = Some((worker.engine.pin_checkpoint(HOLDER)?, begin));
                 None
             }
             opened => Some(opened?),
@@ -219,10 +216,14 @@ struct Worker {
     disk: Arc<dyn Disk>,
     pace: Pace,
     database: DatabaseId,
+    /// The directory with backups, which has the archive.
+    repository: PathBuf,
     /// Of the cluster.
     folder: PathBuf,
     /// `None` before it is held, and once another server has taken it over.
     lock: Option<DiskLock>,
+    /// What is retained before a run is open for the first time, and where the log ended then.
+    retained: Option<(PinnedCheckpoint, LogPoint)>,
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
@@ -258,7 +259,7 @@ impl Worker {
                     let is_broken = |failed: &Writing| failed.follower.pin().position().is_err();
                     self.gap |= failed.as_ref().is_some_and(is_broken);
                     self.open().map(|opened| {
-                        (writing, failed) = (Some(opened), None);
+                        (writing, failed, self.retained) = (Some(opened), None, None);
                         false
                     })
                 }
@@ -311,6 +312,11 @@ impl Worker {
     /// Opens the newest run where it ends, or begins another one.
     fn open(&mut self) -> Result<Writing> {
         if self.lock.is_none() {
+            Repository::open_or_create(self.disk.clone(), &self.repository)?;
+            self.disk.create_directory(&self.folder)?;
+            for made in [Some(&*self.repository), self.folder.parent()].into_iter().flatten() {
+                self.disk.sync_directory(made)?;
+            }
             self.lock = Some(self.disk.lock(&self.folder.join(LOCK)).map_err(|error| {
                 let message = format!("another server archives its log in \"{}\"", self.folder.display());
                 explain_lock(error, message, "Name another directory.")
@@ -335,12 +341,11 @@ impl Worker {
                 opened => return opened,
             }
         }
-        let begin = self.engine.log_point()?;
+        let (begin, follower) = self.follow_from_now()?;
         let directory = self.folder.join(number.to_string());
         for folder in Folders::of(&directory).both() {
             self.disk.create_directory(folder)?;
         }
-        let follower = self.engine.follow(HOLDER, begin)?;
         let log = LogCopy::create(self.disk.clone(), &Folders::of(&directory).log, self.database, begin)?;
         let run = Run { database: self.database, begin, end: begin, complete_until: i64::MIN };
         let mut writing = Writing::new(directory, run, log, follower);
@@ -348,6 +353,19 @@ impl Worker {
         self.disk.sync_directory(&self.folder)?;
         self.gap = false;
         Ok(writing)
+    }
+
+    /// Follows the log from its present end, or from where that was when archiving was begun.
+    fn follow_from_now(&mut self) -> Result<(LogPoint, Follower)> {
+        if let Some((_, begin)) = self.retained {
+            match self.engine.follow(HOLDER, begin) {
+                // It needed more than may be retained.
+                Err(error) if is_out_of_reach(&error) => self.note_gap(),
+                followed => return Ok((begin, followed?)),
+            }
+        }
+        let begin = self.engine.log_point()?;
+        Ok((begin, self.engine.follow(HOLDER, begin)?))
     }
 
     fn continue_run(&self, directory: &Path, run: Run) -> Result<Writing> {
@@ -466,6 +484,12 @@ impl Writing {
         self.described = clock::now();
         write_described(disk, &self.directory.join(RUN), WORD, VERSION, &self.run)
     }
+}
+
+/// Whether an error of an object store at the start is no reason for a server not to start: another server has the lock, which may have
+/// been lost with its machine; or the store cannot be reached.
+fn may_pass(error: &Error) -> bool {
+    [SqlState::OBJECT_IN_USE, SqlState::UNABLE_TO_CONNECT, SqlState::IO_ERROR].contains(&error.state())
 }
 
 /// Copies a file that a group names, unless it is there.

@@ -237,6 +237,30 @@ fn an_archive_that_fails_is_tried_again() {
     assert_eq!(contents(&restore_from(&store.disk(), &to(Target::Latest))), expected);
 }
 
+/// The store cannot be reached when a server starts: the server starts, and retains the log.
+#[test]
+fn a_server_starts_without_the_store_of_its_archive() {
+    let (disk, store) = (SimulatedDisk::new(), Faults::default());
+    let mut ledger = Ledger::new(&disk);
+    create(&store.disk(), &ledger.database, false);
+    for is_first in [true, false] {
+        store.fail(0, u64::MAX);
+        let archiver = start(&store.disk(), &ledger);
+        assert_eq!((archiver.status().failures, archiver.status().position), (1, None));
+        for _ in 0..2 {
+            ledger.commit(300);
+            ledger.database.checkpoint().unwrap();
+        }
+        store.heal();
+        let target = ledger.database.engine().durable_lsn();
+        wait_until("it goes on", || archiver.status().position >= Some(target));
+        assert_eq!(archiver.status().gaps, 0, "{is_first}");
+        archiver.stop();
+    }
+    assert!(ledger.database.engine().pinned().is_empty());
+    assert_eq!(last_id(&restore_from(&store.disk(), &to(Target::Latest))), 1199);
+}
+
 /// A commit now and then: the archive makes a request or two per second.
 #[test]
 fn a_trickle_of_commits_is_archived_by_few_requests() {

@@ -196,9 +196,9 @@ impl Repository {
         Ok(archived_in(&self.disk, &self.directory.join(ARCHIVE))?.0)
     }
 
-    /// The folder with the archived log of a cluster.
-    pub(crate) fn archive_folder(&self, cluster: ClusterId) -> PathBuf {
-        self.directory.join(ARCHIVE).join(cluster.to_string())
+    /// The folder with the archived log of a cluster, in a directory with backups.
+    pub(crate) fn archive_folder(directory: &Path, cluster: ClusterId) -> PathBuf {
+        directory.join(ARCHIVE).join(cluster.to_string())
     }
 
     /// A name for a backup that begins now, which no other one has.
