@@ -86,3 +86,55 @@ pub(crate) fn is_bucket_missing(error: &object_store::Error) -> bool {
     let text = error.to_string();
     ["NoSuchBucket", "ContainerNotFound", "bucket does not exist"].iter().any(|code| text.contains(code))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::Error as StoreError;
+
+    fn state(error: StoreError) -> (SqlState, bool) {
+        let shown = failed("read", "s3://bucket/x", &error);
+        assert!(shown.message().contains("read \"s3://bucket/x\""), "{shown:?}");
+        (shown.state(), shown.hint().is_some())
+    }
+
+    #[test]
+    fn an_error_says_what_it_means_and_what_to_do() {
+        let path = || "x".to_owned();
+        let http = |kind| {
+            let source = Box::new(HttpError::new(kind, std::io::Error::other("no route")));
+            StoreError::Generic { store: "S3", source }
+        };
+        for (error, expected) in [
+            (StoreError::NotFound { path: path(), source: "404".into() }, (SqlState::UNDEFINED_FILE, false)),
+            (
+                StoreError::NotFound { path: path(), source: "<Code>NoSuchBucket</Code>".into() },
+                (SqlState::UNDEFINED_FILE, true),
+            ),
+            (
+                StoreError::PermissionDenied { path: path(), source: "403".into() },
+                (SqlState::INSUFFICIENT_PRIVILEGE, true),
+            ),
+            (
+                StoreError::Unauthenticated { path: path(), source: "401".into() },
+                (SqlState::INSUFFICIENT_PRIVILEGE, true),
+            ),
+            (http(HttpErrorKind::Connect), (SqlState::UNABLE_TO_CONNECT, true)),
+            (http(HttpErrorKind::Timeout), (SqlState::IO_ERROR, true)),
+            (StoreError::Generic { store: "S3", source: "500".into() }, (SqlState::IO_ERROR, false)),
+            (StoreError::NotSupported { source: "none".into() }, (SqlState::FEATURE_NOT_SUPPORTED, false)),
+        ] {
+            assert_eq!(state(error), expected);
+        }
+    }
+
+    #[test]
+    fn a_cause_is_one_short_line_with_what_is_behind_it() {
+        let source =
+            Box::new(HttpError::new(HttpErrorKind::Connect, std::io::Error::other("bad\ncertificate")));
+        let shown = cause(&StoreError::Generic { store: "S3", source });
+        assert!(shown.contains("bad certificate") && !shown.contains('\n'), "{shown}");
+        let long = cause(&StoreError::Generic { store: "S3", source: "é".repeat(5000).into() });
+        assert!(long.chars().count() < 2 * LONGEST_CAUSE + 10, "{long}");
+    }
+}
