@@ -19,6 +19,7 @@ const LAYERS: &[(&str, May)] = &[
     ("firn-txn", May::Use(&["firn-base", "firn-log", "firn-storage"])),
     ("firn-replica", May::Use(&["firn-base", "firn-log", "firn-txn"])),
     ("firn-control", May::Use(&["firn-base", "firn-replica"])),
+    ("firn-objects", May::Use(&["firn-base"])),
     ("firn-load", May::Use(&["firn-base"])),
     ("firn-syntax", May::Use(&["firn-base"])),
     ("firn-vector", May::Use(&["firn-base"])),

@@ -20,6 +20,9 @@ pub struct Options {
     /// The `firn` binary.
     #[arg(long, value_name = "FILE")]
     firn: PathBuf,
+    /// Where the backups and the archive are: a directory or a URL that has none yet. A temporary directory by default.
+    #[arg(long, value_name = "PLACE")]
+    backups: Option<PathBuf>,
     /// To how many times the database is restored.
     #[arg(long, default_value_t = 10)]
     times: u32,
@@ -48,7 +51,8 @@ pub fn run(options: Options) -> Outcome {
     println!("seed {seed}");
     let mut random = Random::seeded(seed);
     let scratch = tempfile::Builder::new().prefix("firn-backup").tempdir()?;
-    let (data, backups) = (scratch.path().join("data"), scratch.path().join("backups"));
+    let data = scratch.path().join("data");
+    let backups = options.backups.clone().unwrap_or_else(|| scratch.path().join("backups"));
     let archive = [Path::new("--archive"), &backups];
     let ledger = Mutex::new(Vec::new());
     let next = AtomicU64::new(0);

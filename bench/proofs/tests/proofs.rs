@@ -1,7 +1,8 @@
 //! Proofs that need another engine or a whole server.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 
 const PROOFS: &str = env!("CARGO_BIN_EXE_firn-proofs");
 /// The exit status of a trial that needs a file system that this machine does not provide: `full-disk`.
@@ -50,6 +51,34 @@ fn a_server_killed_fifty_times_under_load_has_all_that_it_acknowledged() {
 #[test]
 fn a_backup_beside_clients_is_restored_to_any_time() {
     on_a_server("backup", &[]);
+}
+
+/// The same with a store of S3's protocol behind HTTP.
+#[test]
+fn a_backup_in_an_object_store_is_restored_to_any_time() {
+    let store = Store::start();
+    let firn = firn();
+    // What can be wrong is said.
+    let list = |place: &str, endpoint: &str| {
+        let mut list = Command::new(&firn);
+        let output =
+            store.environment(list.args(["backup", "list", place])).env("AWS_ENDPOINT_URL", endpoint);
+        let output = output.output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let nothing = list("s3://backups/nothing", &store.endpoint);
+    assert!(nothing.contains("\"s3://backups/nothing\" is not a directory with backups"), "{nothing}");
+    let bucket = list("s3://elsewhere/x", &store.endpoint);
+    assert!(bucket.contains("the bucket does not exist") && bucket.contains("HINT"), "{bucket}");
+    let unreachable = list("s3://backups/x", "http://127.0.0.1:9");
+    assert!(
+        unreachable.contains("cannot be reached") && unreachable.contains("AWS_ENDPOINT_URL"),
+        "{unreachable}"
+    );
+    let mut trial = Command::new(PROOFS);
+    trial.args(["backup", "--backups", "s3://backups/of/the proof", "--times", "5"]).arg("--firn").arg(&firn);
+    assert!(store.environment(&mut trial).status().unwrap().success(), "the trial has failed");
 }
 
 #[test]
@@ -121,13 +150,62 @@ fn long_histories_in_process_have_no_anomalies() {
     }
 }
 
-/// Runs a trial of a server.
-fn on_a_server(trial: &str, arguments: &[&str]) {
+/// A server of S3's protocol, with the bucket `backups`.
+struct Store {
+    process: Child,
+    endpoint: String,
+}
+
+impl Store {
+    fn start() -> Store {
+        let script = root().join("tests/objects/server.py");
+        let environment = Path::new(env!("CARGO_TARGET_TMPDIR")).join("objects-python");
+        let mut process = Command::new("python3")
+            .arg(script)
+            .arg(environment)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut address = String::new();
+        let output = process.stdout.take().expect("the output is piped");
+        BufReader::new(output).read_line(&mut address).unwrap();
+        assert!(!address.is_empty(), "the server does not start, or its packages cannot be had");
+        Store { process, endpoint: format!("http://{}", address.trim_end()) }
+    }
+
+    /// Sets what a client of it needs.
+    fn environment<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+        command
+            .env("AWS_ENDPOINT_URL", &self.endpoint)
+            .env("AWS_ALLOW_HTTP", "true")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // It ends with its input.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// The server to try.
+fn firn() -> PathBuf {
     // Tests of the whole workspace have built it with everything else. Alone, this crate's tests
     // would build all its dependencies again, with other features.
     let firn = Path::new(PROOFS).with_file_name("firn");
     assert!(firn.exists(), "run the tests of the whole workspace, which build the firn binary");
-    let status = Command::new(PROOFS).arg(trial).args(arguments).arg("--firn").arg(firn).status().unwrap();
+    firn
+}
+
+/// Runs a trial of a server.
+fn on_a_server(trial: &str, arguments: &[&str]) {
+    let status = Command::new(PROOFS).arg(trial).args(arguments).arg("--firn").arg(firn()).status().unwrap();
     if status.code() == Some(UNAVAILABLE) {
         eprintln!("SKIPPED: this machine does not have what {trial} needs");
         return;

@@ -26,8 +26,24 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Of what the files of a disk are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Medium {
+    /// Of blocks, which are written in place. A file has its name from its creation on.
+    Blocks,
+    /// Of objects in a store behind a network, each of which is written as a whole. A file has its name, and what was written, from
+    /// its first [`DiskFile::sync`] on. Bytes that have been synced are not written over. A request takes milliseconds, and may cost
+    /// money.
+    Objects,
+}
+
 /// A file system.
 pub trait Disk: Send + Sync + Debug {
+    /// Of what its files are made.
+    fn medium(&self) -> Medium {
+        Medium::Blocks
+    }
+
     /// Creates a directory and its parents, unless they exist.
     fn create_directory(&self, path: &Path) -> Result<()>;
 
@@ -127,6 +143,13 @@ pub trait DiskFile: Send + Sync + Debug {
 /// A held lock; dropping it releases the lock.
 pub struct DiskLock(#[expect(dead_code, reason = "it is held only to be dropped")] Box<dyn Send + Sync>);
 
+impl DiskLock {
+    /// A lock that `guard` releases when it is dropped.
+    pub fn new(guard: impl Send + Sync + 'static) -> DiskLock {
+        DiskLock(Box::new(guard))
+    }
+}
+
 impl Debug for DiskLock {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("DiskLock")
@@ -147,11 +170,26 @@ impl dyn Disk + '_ {
     /// Replaces a file by one with this content, atomically with respect to a crash: writes a temporary file,
     /// syncs, renames, and syncs the directory. `temporary` is the name of the temporary file.
     pub fn replace(&self, path: &Path, temporary: &Path, content: &[u8]) -> Result<()> {
-        let file = self.create(temporary)?;
+        let working = self.working_name(path, temporary);
+        let file = self.create(working)?;
         file.write_at(content, 0)?;
         file.sync()?;
-        self.rename(temporary, path)?;
+        self.publish(working, path)?;
         self.sync_directory(path.parent().expect("a file has a parent directory"))
+    }
+
+    /// The name under which a file is written that must not be seen as `path` before it is complete: `temporary`, or `path` itself on a
+    /// disk where a file appears with its first sync.
+    pub fn working_name<'p>(&self, path: &'p Path, temporary: &'p Path) -> &'p Path {
+        match self.medium() {
+            Medium::Blocks => temporary,
+            Medium::Objects => path,
+        }
+    }
+
+    /// Gives a file, which was synced under its [working name](Self::working_name), its name.
+    pub fn publish(&self, working: &Path, path: &Path) -> Result<()> {
+        if working == path { Ok(()) } else { self.rename(working, path) }
     }
 }
 
@@ -312,7 +350,7 @@ impl Disk for RealDisk {
             .open(path)
             .map_err(|error| io_error("open lock file", path, &error))?;
         match file.try_lock() {
-            Ok(()) => Ok(DiskLock(Box::new(file))),
+            Ok(()) => Ok(DiskLock::new(file)),
             Err(fs::TryLockError::WouldBlock) => Err(in_use(path)),
             Err(fs::TryLockError::Error(error)) => Err(io_error("lock file", path, &error)),
         }

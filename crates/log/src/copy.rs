@@ -12,13 +12,13 @@ use crate::format::{
     SegmentHeader,
 };
 use crate::segments::{Found, Segment, in_force, open_segment_to_read, segment_names};
-use firn_base::disk::{Disk, DiskFile};
+use firn_base::disk::{Disk, DiskFile, Medium};
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// A file is filled with zeros up to a multiple of this before its data: see `segments`.
+/// A file of blocks is filled with zeros up to a multiple of this before its data: see `segments`.
 const FILLED_AT_ONCE: u64 = 256 << 10;
 /// Unless so much is written at once.
 const LARGE_WRITE: usize = 64 << 10;
@@ -52,7 +52,7 @@ struct Copied {
 }
 
 impl Copied {
-    fn write(&mut self, part: &[u8], at: Lsn) -> Result<()> {
+    fn write(&mut self, part: &[u8], at: Lsn, medium: Medium) -> Result<()> {
         let begin = DATA_START + (at.0 - self.header.first.0);
         self.file.write_at(part, begin)?;
         let end = begin + part.len() as u64;
@@ -60,8 +60,9 @@ impl Copied {
             self.filled = end;
             let all = DATA_START + (self.end.0 - self.header.first.0);
             let next = end.next_multiple_of(FILLED_AT_ONCE).min(all);
+            let is_filled = medium == Medium::Blocks && part.len() < LARGE_WRITE;
             // Without them writing takes longer.
-            if part.len() < LARGE_WRITE && self.file.write_at(&vec![0; (next - end) as usize], end).is_ok() {
+            if is_filled && self.file.write_at(&vec![0; (next - end) as usize], end).is_ok() {
                 self.filled = next;
             }
         }
@@ -207,10 +208,11 @@ impl LogCopy {
         }
         // It gets its name only after its header is on disk: a segment with a torn header is damage.
         let temporary = self.directory.join(PREPARING);
-        let file = self.disk.create(&temporary)?;
+        let working = self.disk.working_name(&path, &temporary);
+        let file = self.disk.create(working)?;
         file.write_at(&header.encode(), 0)?;
         file.sync()?;
-        self.disk.rename(&temporary, &path)?;
+        self.disk.publish(working, &path)?;
         self.disk.sync_directory(&self.directory)?;
         if self.segments.back().is_some_and(takes_place) {
             let replaced = self.segments.pop_back().expect("it was just looked at").header.name();
@@ -291,12 +293,13 @@ impl LogCopy {
 
     /// Writes checked groups into their segments.
     fn write(&mut self, mut bytes: &[u8], mut at: Lsn) -> Result<()> {
+        let medium = self.disk.medium();
         for segment in &mut self.segments {
             if bytes.is_empty() || segment.end <= at {
                 continue;
             }
             let (part, rest) = bytes.split_at(bytes.len().min((segment.end.0 - at.0) as usize));
-            segment.write(part, at)?;
+            segment.write(part, at, medium)?;
             if !self.unsynced.iter().any(|file| Arc::ptr_eq(file, &segment.file)) {
                 self.unsynced.push(segment.file.clone());
             }

@@ -17,16 +17,18 @@
 //!
 //! Invariant: the files that a group names are on disk before the group is written.
 
-use crate::backup::{ArchivedRun, Repository, identifier, point, read_described, write_described};
+use crate::backup::{
+    ArchivedRun, Repository, explain_lock, identifier, point, read_described, write_described,
+};
 use crate::files;
 use crate::source::is_out_of_reach;
-use firn_base::disk::{Disk, DiskLock};
+use firn_base::disk::{Disk, DiskLock, Medium};
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::format::SegmentName;
 use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Reader, SegmentHeader, Waited};
-use firn_txn::{DatabaseFile, Engine, Folders, check_files_named_by, files_named_by};
+use firn_txn::{DatabaseFile, Engine, Folders, PinnedCheckpoint, check_files_named_by, files_named_by};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -39,14 +41,35 @@ const VERSION: u32 = 1;
 /// The name of an archiver as a holder of a pin.
 const HOLDER: &str = "archive";
 
-/// How much is archived before it is synced.
-const BATCH_BYTES: u64 = 4 << 20;
-/// The description of a run is written this often at most, while something is archived, …
-const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
-/// … and this often at least.
+/// After a batch of so many bytes, the next one does not wait.
+const LARGE_BATCH_BYTES: u64 = 1 << 20;
+/// How long to wait for something to archive.
+const LONGEST_WAIT: Duration = Duration::from_millis(500);
+/// The description of a run is written this often at least.
 const DESCRIBE_IDLE: Duration = Duration::from_secs(10);
 /// How long to wait after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// How often something is written, while something is archived: each of it is a request to an object store.
+#[derive(Clone, Copy)]
+struct Pace {
+    /// How much is archived before it is synced.
+    batch_bytes: u64,
+    /// The least time between small batches.
+    sync: Duration,
+    /// The least time between descriptions of a run.
+    describe: Duration,
+}
+
+impl Pace {
+    fn of(medium: Medium) -> Pace {
+        let (batch_bytes, sync, describe) = match medium {
+            Medium::Blocks => (4 << 20, 0, 500),
+            Medium::Objects => (16 << 20, 1000, 5000),
+        };
+        Pace { batch_bytes, sync: Duration::from_millis(sync), describe: Duration::from_millis(describe) }
+    }
+}
 
 /// What is known of a run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -107,7 +130,7 @@ impl Archiver {
     /// gets lines for the person who runs the server: a failure, unless it is that of before, and a gap.
     ///
     /// Errors: 55000 if the database is in memory, or the directory has other files; 55006 if another server archives the same
-    /// cluster there; those of the disk.
+    /// cluster there; those of the disk. In an object store, what may pass is tried again instead.
     pub fn start(
         engine: Arc<Engine>,
         disk: Arc<dyn Disk>,
@@ -118,19 +141,7 @@ impl Archiver {
             let message = "a database in memory has no log to archive";
             Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use --data DIR.")
         })?;
-        let repository = Repository::open_or_create(disk.clone(), directory)?;
-        let folder = repository.archive_folder(cluster);
-        disk.create_directory(&folder)?;
-        for made in [Some(directory), folder.parent()].into_iter().flatten() {
-            disk.sync_directory(made)?;
-        }
-        let lock = disk.lock(&folder.join(LOCK)).map_err(|error| match error.state() {
-            SqlState::OBJECT_IN_USE => {
-                let message = format!("another server archives its log in \"{}\"", folder.display());
-                Error::new(SqlState::OBJECT_IN_USE, message).with_hint("Name another directory.")
-            }
-            _ => error,
-        })?;
+        let medium = disk.medium();
         let shared = Arc::new(Shared {
             stopping: AtomicBool::new(false),
             status: Mutex::default(),
@@ -138,16 +149,28 @@ impl Archiver {
         });
         let mut worker = Worker {
             engine,
+            pace: Pace::of(medium),
             disk,
             database,
-            folder,
-            _lock: lock,
+            repository: directory.to_owned(),
+            folder: Repository::archive_folder(directory, cluster),
+            lock: None,
+            retained: None,
             shared: shared.clone(),
             gap: false,
+            reported: None,
             report: Box::new(report),
         };
         // Whatever is wrong from the beginning is reported at once.
-        let writing = worker.open()?;
+        let writing = match worker.open() {
+            Err(error) if medium == Medium::Objects && may_pass(&error) => {
+                worker.note_failure(&error, None);
+                let begin = worker.engine.log_point()?;
+                worker.retained = Some((worker.engine.pin_checkpoint(HOLDER)?, begin));
+                None
+            }
+            opened => Some(opened?),
+        };
         let thread = thread::spawn("firn-archive", move || worker.work(writing));
         Ok(Archiver { shared, thread: Some(thread) })
     }
@@ -191,13 +214,21 @@ impl Drop for Archiver {
 struct Worker {
     engine: Arc<Engine>,
     disk: Arc<dyn Disk>,
+    pace: Pace,
     database: DatabaseId,
+    /// The directory with backups, which has the archive.
+    repository: PathBuf,
     /// Of the cluster.
     folder: PathBuf,
-    _lock: DiskLock,
+    /// `None` before it is held, and once another server has taken it over.
+    lock: Option<DiskLock>,
+    /// What is retained before a run is open for the first time, and where the log ended then.
+    retained: Option<(PinnedCheckpoint, LogPoint)>,
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
+    /// The failure that was reported last.
+    reported: Option<String>,
     report: Box<dyn Fn(&str) + Send>,
 }
 
@@ -210,13 +241,14 @@ struct Writing {
     /// The last segment that was begun.
     segment: Option<SegmentHeader>,
     described: clock::Instant,
+    /// The next batch waits until then.
+    pause_until: clock::Instant,
     /// A time, and the position up to which what was acknowledged before it is on disk.
     upcoming: Option<(i64, Lsn)>,
 }
 
 impl Worker {
-    fn work(&mut self, writing: Writing) {
-        let mut writing = Some(writing);
+    fn work(&mut self, mut writing: Option<Writing>) {
         // A run that has failed. Its pin retains the log until a run is open again, which finds what the failed write has left.
         let mut failed: Option<Writing> = None;
         loop {
@@ -227,7 +259,7 @@ impl Worker {
                     let is_broken = |failed: &Writing| failed.follower.pin().position().is_err();
                     self.gap |= failed.as_ref().is_some_and(is_broken);
                     self.open().map(|opened| {
-                        (writing, failed) = (Some(opened), None);
+                        (writing, failed, self.retained) = (Some(opened), None, None);
                         false
                     })
                 }
@@ -237,40 +269,59 @@ impl Worker {
                 Ok(_) => {}
                 Err(error) => {
                     self.note_failure(&error, writing.as_ref());
+                    if error.state() == SqlState::OBJECT_IN_USE {
+                        self.lock = None;
+                    }
                     if is_stopping {
                         return;
                     }
                     failed = writing.take().or(failed);
-                    self.rest();
+                    self.rest(RETRY_AFTER);
+                    // A store that does not answer would delay the end for as long again. Nothing is lost: the next start goes on.
+                    if self.disk.medium() == Medium::Objects && self.shared.stopping.load(Ordering::Acquire) {
+                        return;
+                    }
                 }
             }
         }
     }
 
     /// Sleeps for a while, or until it is to stop.
-    fn rest(&self) {
+    fn rest(&self, longest: Duration) {
         let mut status = self.shared.status.lock();
         if !self.shared.stopping.load(Ordering::Acquire) {
-            self.shared.stopped.wait_for(&mut status, RETRY_AFTER);
+            self.shared.stopped.wait_for(&mut status, longest);
         }
     }
 
-    fn note_failure(&self, error: &Error, writing: Option<&Writing>) {
+    fn note_failure(&mut self, error: &Error, writing: Option<&Writing>) {
         let segment = writing.and_then(|writing| writing.segment);
         let name = segment.map_or_else(String::new, |header| header.name().to_string());
         let mut status = self.shared.status.lock();
         status.failures += 1;
         let message = error.to_string();
-        let is_new = status.last_failure.as_ref().is_none_or(|(_, _, before)| *before != message);
         status.last_failure = Some((name, clock::wall_clock_micros(), message.clone()));
         drop(status);
-        if is_new {
+        // Its detail may differ each time.
+        if self.reported.as_deref() != Some(error.message()) {
+            self.reported = Some(error.message().to_owned());
             (self.report)(&format!("the log could not be archived, which is tried again: {message}"));
         }
     }
 
     /// Opens the newest run where it ends, or begins another one.
     fn open(&mut self) -> Result<Writing> {
+        if self.lock.is_none() {
+            Repository::open_or_create(self.disk.clone(), &self.repository)?;
+            self.disk.create_directory(&self.folder)?;
+            for made in [Some(&*self.repository), self.folder.parent()].into_iter().flatten() {
+                self.disk.sync_directory(made)?;
+            }
+            self.lock = Some(self.disk.lock(&self.folder.join(LOCK)).map_err(|error| {
+                let message = format!("another server archives its log in \"{}\"", self.folder.display());
+                explain_lock(error, message, "Name another directory.")
+            })?);
+        }
         let newest = run_numbers(&*self.disk, &self.folder)?.last().copied();
         let number = newest.map_or(1, |newest| newest + 1);
         if self.gap {
@@ -290,12 +341,11 @@ impl Worker {
                 opened => return opened,
             }
         }
-        let begin = self.engine.log_point()?;
+        let (begin, follower) = self.follow_from_now()?;
         let directory = self.folder.join(number.to_string());
         for folder in Folders::of(&directory).both() {
             self.disk.create_directory(folder)?;
         }
-        let follower = self.engine.follow(HOLDER, begin)?;
         let log = LogCopy::create(self.disk.clone(), &Folders::of(&directory).log, self.database, begin)?;
         let run = Run { database: self.database, begin, end: begin, complete_until: i64::MIN };
         let mut writing = Writing::new(directory, run, log, follower);
@@ -303,6 +353,19 @@ impl Worker {
         self.disk.sync_directory(&self.folder)?;
         self.gap = false;
         Ok(writing)
+    }
+
+    /// Follows the log from its present end, or from where that was when archiving was begun.
+    fn follow_from_now(&mut self) -> Result<(LogPoint, Follower)> {
+        if let Some((_, begin)) = self.retained {
+            match self.engine.follow(HOLDER, begin) {
+                // It needed more than may be retained.
+                Err(error) if is_out_of_reach(&error) => self.note_gap(),
+                followed => return Ok((begin, followed?)),
+            }
+        }
+        let begin = self.engine.log_point()?;
+        Ok((begin, self.engine.follow(HOLDER, begin)?))
     }
 
     fn continue_run(&self, directory: &Path, run: Run) -> Result<Writing> {
@@ -337,7 +400,7 @@ impl Worker {
 
     /// Archives what is on disk, or waits for more. Returns whether there was nothing to do.
     fn archive(&self, writing: &mut Writing, is_stopping: bool) -> Result<bool> {
-        let longest = if is_stopping { Duration::ZERO } else { DESCRIBE_EVERY };
+        let longest = if is_stopping { Duration::ZERO } else { LONGEST_WAIT };
         let waited = writing.follower.wait(Lsn(u64::MAX), longest)?;
         if waited != Waited::Group {
             if is_stopping || writing.described.elapsed() >= DESCRIBE_IDLE {
@@ -348,13 +411,19 @@ impl Worker {
             }
             return Ok(true);
         }
+        let pause = writing.pause_until.saturating_duration_since(clock::now());
+        if !pause.is_zero() && !is_stopping {
+            self.rest(pause);
+        }
         let mut segments = Vec::new();
         let begin = writing.log.point().lsn;
-        while writing.log.point().lsn.0 - begin.0 < BATCH_BYTES {
+        while writing.log.point().lsn.0 - begin.0 < self.pace.batch_bytes {
             let Some(group) = writing.follower.next_group(Lsn(u64::MAX))? else { break };
-            for file in files_named_by(&group)? {
-                copy_named(&self.engine, &*self.disk, &file, &writing.directory)?;
-            }
+            let (engine, disk, directory) = (&*self.engine, &*self.disk, &*writing.directory);
+            let threads = files::files_at_once(disk.medium());
+            thread::for_each("firn-archive", threads, &files_named_by(&group)?, |file| {
+                copy_named(engine, disk, file, directory)
+            })?;
             let headers: Vec<SegmentHeader> = writing.follower.segments_of(&group).copied().collect();
             for header in headers {
                 if writing.segment.is_some_and(|last| last.name() < header.name()) {
@@ -369,6 +438,9 @@ impl Worker {
         }
         writing.log.sync()?;
         writing.run.end = writing.log.point();
+        if writing.run.end.lsn.0 - begin.0 < LARGE_BATCH_BYTES {
+            writing.pause_until = clock::now() + self.pace.sync;
+        }
         writing.follower.pin().advance(writing.run.end.lsn)?;
         let mut status = self.shared.status.lock();
         status.position = Some(writing.run.end.lsn);
@@ -377,7 +449,7 @@ impl Worker {
             status.last_archived = Some((last, clock::wall_clock_micros()));
         }
         drop(status);
-        if writing.described.elapsed() >= DESCRIBE_EVERY {
+        if writing.described.elapsed() >= self.pace.describe {
             writing.note_complete(&self.engine)?;
             writing.describe(&*self.disk)?;
         }
@@ -387,7 +459,9 @@ impl Worker {
 
 impl Writing {
     fn new(directory: PathBuf, run: Run, log: LogCopy, follower: Follower) -> Writing {
-        Writing { directory, run, log, follower, segment: None, described: clock::now(), upcoming: None }
+        let now = clock::now();
+        let (described, pause_until) = (now, now);
+        Writing { directory, run, log, follower, segment: None, described, pause_until, upcoming: None }
     }
 
     /// Notes until when the run is complete.
@@ -412,6 +486,12 @@ impl Writing {
     }
 }
 
+/// Whether an error of an object store at the start is no reason for a server not to start: another server has the lock, which may have
+/// been lost with its machine; or the store cannot be reached.
+fn may_pass(error: &Error) -> bool {
+    [SqlState::OBJECT_IN_USE, SqlState::UNABLE_TO_CONNECT, SqlState::IO_ERROR].contains(&error.state())
+}
+
 /// Copies a file that a group names, unless it is there.
 fn copy_named(engine: &Engine, disk: &dyn Disk, file: &DatabaseFile, directory: &Path) -> Result<()> {
     let folders = Folders::of(directory);
@@ -421,14 +501,16 @@ fn copy_named(engine: &Engine, disk: &dyn Disk, file: &DatabaseFile, directory: 
     }
     let source = engine.open_file(file)?;
     let temporary = path.with_extension("tmp");
-    let copied = files::copy(&*source, disk, &temporary)?;
-    if file.content.is_some_and(|content| content != copied) {
+    let working = disk.working_name(&path, &temporary);
+    let copied = files::copy(&*source, disk, working)?;
+    if file.content.is_some_and(|content| content != copied.content()) {
         let message = format!("the file \"{}\" has not been copied as it is", file.name);
         return Err(Error::new(SqlState::DATA_CORRUPTED, message)
             .with_detail("Its length or its checksum is not that in the log.")
             .with_hint("Look for errors of the server's disk."));
     }
-    disk.rename(&temporary, &path)?;
+    copied.finish()?;
+    disk.publish(working, &path)?;
     disk.sync_directory(path.parent().expect("a file is in a folder"))
 }
 

@@ -1,15 +1,17 @@
 //! The side that asks for a copy, and stores it: for backups and new replicas.
 
 use crate::channel::{Channel, Received};
-use crate::files::{self, Content, FileWriter};
+use crate::files::{self, FILES_AT_ONCE, FileWriter};
 use crate::message::{PROTOCOL, Reply, Request};
 use crate::receiver::another_cluster;
-use firn_base::disk::Disk;
+use firn_base::disk::{Disk, Medium};
 use firn_base::sync::Arc;
+use firn_base::thread::{self, JoinHandle};
 use firn_base::{Epoch, Error, NodeId, Result, SqlState, clock};
 use firn_log::{DatabaseId, LogCopy, LogPoint};
 use firn_txn::{ClusterId, CopiedManifest, DIRECTORY_VERSION, DatabaseFile, Folders};
-use std::path::Path;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The server that is copied.
@@ -102,14 +104,19 @@ pub(crate) fn request(
 
 /// What arrives of a copy after its manifest, and where it goes.
 pub(crate) struct CopyReceiver {
-    pub disk: Arc<dyn Disk>,
+    disk: Arc<dyn Disk>,
     pub folders: Folders,
-    pub log: LogCopy,
+    log: LogCopy,
     /// Bytes that have arrived.
     pub bytes: u64,
+    ending: EndingFiles,
 }
 
 impl CopyReceiver {
+    pub fn new(disk: Arc<dyn Disk>, folders: Folders, log: LogCopy) -> CopyReceiver {
+        CopyReceiver { disk, folders, log, bytes: 0, ending: EndingFiles::default() }
+    }
+
     /// Stores everything up to the end, and syncs all but names. Returns where the log ends, and the time up to which it is complete.
     pub fn receive_all(&mut self, channel: &mut dyn Channel) -> Result<(LogPoint, i64)> {
         let mut message = Vec::new();
@@ -117,12 +124,17 @@ impl CopyReceiver {
             receive(channel, &mut message)?;
             match Reply::decode(&message)? {
                 Reply::File(file) => self.receive_file(channel, &file)?,
-                Reply::Segment(header) => self.log.begin_segment(header).map(drop)?,
+                Reply::Segment(header) => {
+                    // What is not synced may be in memory, in parts of an object.
+                    self.log.sync()?;
+                    self.log.begin_segment(header)?;
+                }
                 Reply::Groups { groups, .. } => {
                     self.log.append(groups)?;
                     self.bytes += groups.len() as u64;
                 }
                 Reply::End { point, complete_until } => {
+                    self.ending.wait()?;
                     self.log.sync()?;
                     if !self.log.point().is_same_place(&point) {
                         return Err(out_of_turn());
@@ -135,11 +147,14 @@ impl CopyReceiver {
     }
 
     fn receive_file(&mut self, channel: &mut dyn Channel, file: &DatabaseFile) -> Result<()> {
-        // Under another name: an earlier backup may have the same file, and this one may be interrupted.
         let path = self.folders.path(file);
         let temporary = path.with_extension("tmp");
-        let created = FileWriter::create(&*self.disk, &temporary)?;
-        let (length, crc) = receive_content(channel, created)?;
+        // Under another name: an earlier backup may have the same file, and this one may be interrupted.
+        let is_there = self.disk.exists(&path)?;
+        let working = if is_there { &temporary } else { self.disk.working_name(&path, &temporary) };
+        let mut writer = FileWriter::create(&*self.disk, working)?;
+        receive_content(channel, &mut writer)?;
+        let (length, crc) = writer.content();
         if file.content.is_some_and(|content| content != (length, crc)) {
             let message = format!("the file \"{}\" has not been copied as it is", file.name);
             return Err(Error::new(SqlState::DATA_CORRUPTED, message)
@@ -147,24 +162,84 @@ impl CopyReceiver {
                 .with_hint("Look for errors of the server's disk; the backup can be tried again."));
         }
         self.bytes += length;
-        if self.disk.exists(&path)? && files::content_of(&*self.disk, &path)? != (length, crc) {
-            let _ = self.disk.remove(&temporary);
+        let working = working.to_owned();
+        self.ending.begin(EndingFile { disk: self.disk.clone(), writer, working, path, is_there })
+    }
+}
+
+/// A file that has arrived as a whole.
+struct EndingFile {
+    disk: Arc<dyn Disk>,
+    writer: FileWriter,
+    working: PathBuf,
+    path: PathBuf,
+    /// Whether there was a file of its name.
+    is_there: bool,
+}
+
+impl EndingFile {
+    /// Makes it durable, and gives it its name.
+    fn end(self) -> Result<()> {
+        let EndingFile { disk, writer, working, path, is_there } = self;
+        let content = writer.content();
+        writer.finish()?;
+        if is_there && files::content_of(&*disk, &path)? != content {
+            let _ = disk.remove(&working);
             let message = format!("an earlier backup has another file \"{}\"", path.display());
             return Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .with_detail("The database was set back to an earlier state without a new cluster.")
                 .with_hint("Make a full backup, without --incremental."));
         }
-        self.disk.rename(&temporary, &path)
+        disk.publish(&working, &path)
     }
 }
 
-/// Writes what arrives of a file, and makes it durable, but not its name.
-fn receive_content(channel: &mut dyn Channel, mut file: FileWriter) -> Result<Content> {
+/// Files that become durable while others arrive: in an object store that takes longer than receiving them. None is left once this is
+/// dropped.
+#[derive(Default)]
+struct EndingFiles(VecDeque<JoinHandle<Result<()>>>);
+
+impl EndingFiles {
+    fn begin(&mut self, file: EndingFile) -> Result<()> {
+        if file.disk.medium() == Medium::Blocks {
+            return file.end();
+        }
+        while self.0.len() >= FILES_AT_ONCE {
+            self.wait_for_one()?;
+        }
+        self.0.push_back(thread::spawn("firn-backup", move || file.end()));
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        while !self.0.is_empty() {
+            self.wait_for_one()?;
+        }
+        Ok(())
+    }
+
+    fn wait_for_one(&mut self) -> Result<()> {
+        let oldest = self.0.pop_front().expect("the caller has seen one");
+        oldest.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Drop for EndingFiles {
+    fn drop(&mut self) {
+        for file in self.0.drain(..) {
+            // There was another error before.
+            let _ = file.join();
+        }
+    }
+}
+
+/// Writes what arrives of a file.
+fn receive_content(channel: &mut dyn Channel, file: &mut FileWriter) -> Result<()> {
     let mut message = Vec::new();
     loop {
         receive(channel, &mut message)?;
         match Reply::decode(&message)? {
-            Reply::Data(&[]) => return file.finish(),
+            Reply::Data(&[]) => return Ok(()),
             Reply::Data(bytes) => file.write(bytes)?,
             _ => return Err(out_of_turn()),
         }

@@ -4,9 +4,20 @@
 //! commit on the same disk waits for them.
 
 use firn_base::Result;
-use firn_base::disk::{Disk, DiskFile, PageBuffer};
+use firn_base::disk::{Disk, DiskFile, Medium, PageBuffer};
 use firn_base::sync::Arc;
 use std::path::Path;
+
+/// How many files are copied at once from or to an object store, which takes its time for each.
+pub(crate) const FILES_AT_ONCE: usize = 6;
+
+/// How many files are copied at once from or to a medium.
+pub(crate) fn files_at_once(medium: Medium) -> usize {
+    match medium {
+        Medium::Blocks => 1,
+        Medium::Objects => FILES_AT_ONCE,
+    }
+}
 
 /// How much is read or written at once.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -43,22 +54,26 @@ impl FileWriter {
         Ok(())
     }
 
+    /// What has been passed to it.
+    pub fn content(&self) -> Content {
+        (self.written + self.buffer.bytes().len() as u64, self.crc)
+    }
+
     /// Writes the rest, as whole pages that are then truncated, and makes the file durable, but not its name.
-    pub fn finish(mut self) -> Result<Content> {
-        let length = self.written + self.buffer.bytes().len() as u64;
+    pub fn finish(mut self) -> Result<()> {
+        let (length, _) = self.content();
         self.buffer.pad();
         self.file.write_at(self.buffer.bytes(), self.written)?;
         self.file.set_len(length)?;
-        self.file.sync()?;
-        Ok((length, self.crc))
+        self.file.sync()
     }
 }
 
-/// Copies the content of a file into a new one, which is durable then, but not its name.
-pub(crate) fn copy(from: &dyn DiskFile, disk: &dyn Disk, to: &Path) -> Result<Content> {
+/// Copies the content of a file into a new one, which its caller finishes.
+pub(crate) fn copy(from: &dyn DiskFile, disk: &dyn Disk, to: &Path) -> Result<FileWriter> {
     let mut writer = FileWriter::create(disk, to)?;
     read(from, |bytes| writer.write(bytes))?;
-    writer.finish()
+    Ok(writer)
 }
 
 /// The content of a file.

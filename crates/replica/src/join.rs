@@ -191,7 +191,7 @@ fn copy(
         return Err(out_of_turn());
     }
     let log = LogCopy::create(disk.clone(), &folders.log, server.database, begin)?;
-    let mut receiver = CopyReceiver { disk: disk.clone(), folders, log, bytes: 0 };
+    let mut receiver = CopyReceiver::new(disk.clone(), folders, log);
     let (end, _) = receiver.receive_all(channel)?;
     if end.lsn < manifest.needed() {
         return Err(out_of_turn());

@@ -190,12 +190,12 @@ impl Receiver {
     }
 
     fn end_file(&self, file: &DatabaseFile, writer: FileWriter) -> Result<()> {
-        let content = writer.finish()?;
-        if file.content.is_some_and(|expected| expected != content) {
+        if file.content.is_some_and(|expected| expected != writer.content()) {
             let message = format!("the file \"{}\" has not been received as it is", file.name);
             return Err(Error::new(SqlState::DATA_CORRUPTED, message)
                 .with_detail("Its length or its checksum is not that of the log."));
         }
+        writer.finish()?;
         let (disk, path) = self.engine.place_for_received(file)?;
         disk.sync_directory(path.parent().expect("it is in a folder"))
     }

@@ -1,9 +1,9 @@
 //! `firn backup`: backups of a running server, and restoring from them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use firn_base::disk::RealDisk;
+use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::Arc;
 use firn_base::thread::{self, Behind};
 use firn_base::{Error, Lsn, TextStyle, datetime, text};
@@ -43,7 +43,8 @@ enum Command {
 struct Create {
     /// The server, as HOST:PORT or postgres://user@host:port/?sslmode=…
     server: String,
-    /// Directory for backups, which is created if it does not exist.
+    /// Directory for backups, which is created if it does not exist, or the URL of a place in an object store, such as
+    /// s3://bucket/backups.
     directory: PathBuf,
     /// Copy only what the newest backup lacks. If that is not possible, the backup is a full one.
     #[arg(long)]
@@ -52,13 +53,13 @@ struct Create {
 
 #[derive(clap::Args, Debug)]
 struct List {
-    /// Directory with backups.
+    /// Directory or URL with backups.
     directory: PathBuf,
 }
 
 #[derive(clap::Args, Debug)]
 struct Verify {
-    /// Directory with backups.
+    /// Directory or URL with backups.
     directory: PathBuf,
     /// The backup to verify; the newest by default.
     backup: Option<String>,
@@ -69,19 +70,19 @@ struct Verify {
 
 #[derive(clap::Args, Debug)]
 struct Prune {
-    /// Directory with backups.
+    /// Directory or URL with backups.
     directory: PathBuf,
     /// How many full backups of each cluster to keep, with the incremental ones that are based on them.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     keep: u32,
-    /// Directory of the archive (see firn serve --archive), if it is not that of the backups.
+    /// Directory or URL of the archive (see firn serve --archive), if it is not that of the backups.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
 }
 
 #[derive(clap::Args, Debug)]
 struct Restore {
-    /// Directory with backups.
+    /// Directory or URL with backups.
     directory: PathBuf,
     /// The new database directory, which must be empty or not exist.
     data: PathBuf,
@@ -91,7 +92,7 @@ struct Restore {
     /// The cluster, if there are backups of several: a restored database is another one.
     #[arg(long, value_name = "ID", value_parser = cluster)]
     cluster: Option<ClusterId>,
-    /// Directory of the archive (see firn serve --archive), if it is not that of the backups.
+    /// Directory or URL of the archive (see firn serve --archive), if it is not that of the backups.
     #[arg(long, value_name = "DIR")]
     archive: Option<PathBuf>,
     /// Restore the database as of a time, such as '2026-11-30 12:00:00+01'; in UTC without a time zone. Every commit that was
@@ -132,8 +133,10 @@ fn server_of(argument: &str) -> Result<Target, Failure> {
     Target::parse(&url).map_err(Failure::usage)
 }
 
-fn open(directory: &std::path::Path) -> Result<Repository, Failure> {
-    Repository::open(Arc::new(RealDisk), directory).map_err(Failure::data)
+/// The backups in a directory, or at a URL.
+fn open(place: &Path) -> Result<Repository, Failure> {
+    let (disk, directory) = firn_objects::open(place).map_err(Failure::data)?;
+    Repository::open(disk, &directory).map_err(Failure::data)
 }
 
 fn create(options: &Create) -> Result<(), Failure> {
@@ -141,9 +144,9 @@ fn create(options: &Create) -> Result<(), Failure> {
     // The server may be on this machine.
     thread::stand_back(Behind::Queries);
     let begun = Instant::now();
-    let disk = Arc::new(RealDisk);
+    let (disk, directory) = firn_objects::open(&options.directory).map_err(Failure::data)?;
     let mut connection = Connection::open(&target, "firn backup").map_err(Failure::new)?;
-    let created = backup::create(disk, &options.directory, options.incremental, &mut connection);
+    let created = backup::create(disk, &directory, options.incremental, &mut connection);
     let created = created.map_err(Failure::new)?;
     let Description { label, kind, copied_bytes, end, .. } = created.description;
     if let Some(reason) = created.why_full {
@@ -276,9 +279,10 @@ fn restore(options: &Restore) -> Result<(), Failure> {
         inclusive: options.target_inclusive,
         backup: options.backup.clone(),
         cluster: options.cluster,
-        archive: options.archive.clone(),
+        archive: options.archive.as_deref().map(open).transpose()?,
     };
-    let restored = backup::restore(&repository, &options.data, &wanted).map_err(Failure::data)?;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let restored = backup::restore(&repository, &disk, &options.data, &wanted).map_err(Failure::data)?;
     let kind = restored.backup.kind.name();
     say!(
         "restored from {kind} backup {} to {}, with commits up to {}",

@@ -85,9 +85,10 @@ pub fn report(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}"); // Standard error may be closed.
 }
 
-/// Archives the log of a database in a directory, until the archiver is stopped.
-pub fn archive(database: &Database, directory: &Path) -> Result<Archiver> {
-    Archiver::start(database.engine().clone(), Arc::new(RealDisk), directory, report)
+/// Archives the log of a database in a directory or at a URL, until the archiver is stopped.
+pub fn archive(database: &Database, place: &Path) -> Result<Archiver> {
+    let (disk, directory) = firn_objects::open(place)?;
+    Archiver::start(database.engine().clone(), disk, &directory, report)
 }
 
 /// The server that a replica follows.

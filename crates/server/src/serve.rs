@@ -92,8 +92,8 @@ pub struct Options {
     /// gets an error and must begin again; so nobody who is slow or silent fills the disk. -1 for no limit.
     #[arg(long, value_name = "SIZE", value_parser = keep_size, default_value = "8GiB", allow_hyphen_values = true)]
     max_slot_wal_keep_size: KeepSize,
-    /// Directory for an archive of the log, with the backups of the database or of its own: a backup can be restored to any commit
-    /// in it.
+    /// Directory for an archive of the log, or the URL of a place in an object store, with the backups of the database or of its own: a
+    /// backup can be restored to any commit in it.
     #[arg(long, value_name = "DIR", requires = "data")]
     archive: Option<PathBuf>,
     /// Serve a replica of another server's database, which can be read: HOST:PORT, or postgres://user@host:port/?sslmode=… If --data

@@ -483,7 +483,7 @@ impl Disk for SimulatedDisk {
         if !state.locks.insert(path.to_owned()) {
             return Err(in_use(path));
         }
-        Ok(DiskLock(Box::new(Held { disk: self.clone(), path: path.to_owned() })))
+        Ok(DiskLock::new(Held { disk: self.clone(), path: path.to_owned() }))
     }
 }
 

@@ -81,7 +81,7 @@ fn copy(
         }
         None => return Err(out_of_turn()),
     };
-    let mut receiver = CopyReceiver { disk: disk.clone(), folders, log, bytes: 0 };
+    let mut receiver = CopyReceiver::new(disk.clone(), folders, log);
     let (end, complete_until) = receiver.receive_all(channel)?;
     if end.lsn < manifest.needed() {
         return Err(out_of_turn());

@@ -28,5 +28,6 @@ mod restore;
 pub use create::{Created, create};
 pub use description::{Description, Kind, shown_lsn, shown_time};
 pub(crate) use description::{identifier, point, read_described, write_described};
+pub(crate) use repository::explain_lock;
 pub use repository::{ArchivedRun, Chain, Repository};
 pub use restore::{Restored, Target, Wanted, restore};

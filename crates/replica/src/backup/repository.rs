@@ -113,13 +113,10 @@ impl Repository {
 
     /// Locks it against others that write or remove backups. Error: 55006 if another one does.
     pub(super) fn lock(&self) -> Result<DiskLock> {
-        self.disk.lock(&self.directory.join(LOCK)).map_err(|error| match error.state() {
-            SqlState::OBJECT_IN_USE => {
-                let message =
-                    format!("another process writes to the backups in \"{}\"", self.directory.display());
-                Error::new(SqlState::OBJECT_IN_USE, message).with_hint("Wait until it has ended.")
-            }
-            _ => error,
+        self.disk.lock(&self.directory.join(LOCK)).map_err(|error| {
+            let message =
+                format!("another process writes to the backups in \"{}\"", self.directory.display());
+            explain_lock(error, message, "Wait until it has ended.")
         })
     }
 
@@ -199,9 +196,9 @@ impl Repository {
         Ok(archived_in(&self.disk, &self.directory.join(ARCHIVE))?.0)
     }
 
-    /// The folder with the archived log of a cluster.
-    pub(crate) fn archive_folder(&self, cluster: ClusterId) -> PathBuf {
-        self.directory.join(ARCHIVE).join(cluster.to_string())
+    /// The folder with the archived log of a cluster, in a directory with backups.
+    pub(crate) fn archive_folder(directory: &Path, cluster: ClusterId) -> PathBuf {
+        directory.join(ARCHIVE).join(cluster.to_string())
     }
 
     /// A name for a backup that begins now, which no other one has.
@@ -239,7 +236,7 @@ impl Repository {
 
     /// Removes all but the newest `keep` chains of each cluster, what interrupted backups have left, and the part of the archive
     /// before the oldest backup that is left of its cluster. A chain is removed as a whole, or not at all. Returns the names of the
-    /// removed backups. `archive` has the archive, if it is another directory.
+    /// removed backups. `archive` has the archive, if it is elsewhere.
     pub fn prune(&self, keep: usize, archive: Option<&Repository>) -> Result<Vec<String>> {
         assert!(keep > 0, "the newest backup stays");
         let _lock = self.lock()?;
@@ -270,7 +267,8 @@ impl Repository {
             self.remove_chain(&name)?;
         }
         self.disk.sync_directory(&self.directory)?;
-        let archived = archive.unwrap_or(self).archived()?;
+        let archive = archive.unwrap_or(self);
+        let archived = archive.archived()?;
         for (number, one) in archived.iter().enumerate() {
             let of_it = chains
                 .iter()
@@ -282,7 +280,7 @@ impl Repository {
             // Without a backup of it, nothing says what may go.
             if let Some(needed) = needed {
                 let is_newest = archived.get(number + 1).is_none_or(|next| next.cluster != one.cluster);
-                archive::prune(&self.disk, one, needed, is_newest)?;
+                archive::prune(&archive.disk, one, needed, is_newest)?;
             }
         }
         removed.sort();
@@ -319,6 +317,19 @@ fn archived_in(disk: &Arc<dyn Disk>, folder: &Path) -> Result<(Vec<ArchivedRun>,
         damaged.extend(errors);
     }
     Ok((found, damaged))
+}
+
+/// Says of a lock that another holder has what it is for.
+pub(crate) fn explain_lock(error: Error, message: String, hint: &str) -> Error {
+    if error.state() != SqlState::OBJECT_IN_USE {
+        return error;
+    }
+    let explained = Error::new(SqlState::OBJECT_IN_USE, message);
+    match (error.detail(), error.hint()) {
+        // Who it is, and what to do.
+        (Some(detail), Some(cure)) => explained.with_detail(detail).with_hint(format!("{hint} {cure}")),
+        _ => explained.with_hint(hint),
+    }
 }
 
 /// Whether a name is one of a backup: `20261130T010203Z`, or that with a number.

@@ -9,10 +9,11 @@ use super::repository::{ArchivedRun, Chain, Repository};
 use crate::archive;
 use crate::files;
 use firn_base::disk::Disk;
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::sync::Arc;
+use firn_base::{Error, Lsn, Result, SqlState, thread};
 use firn_log::{Group, LogCopy, LogPoint, Reader, SegmentHeader};
 use firn_txn::{ClusterId, CopiedManifest, DatabaseFile, Folders, files_named_by, restore_point_in};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// As of when a database is restored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,7 +45,7 @@ pub struct Restored {
 }
 
 /// What to restore.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Wanted {
     /// As of when.
     pub target: Target,
@@ -54,16 +55,20 @@ pub struct Wanted {
     pub backup: Option<String>,
     /// The cluster, if there are backups of several.
     pub cluster: Option<ClusterId>,
-    /// A directory with an archive of the log; that of the backups by default.
-    pub archive: Option<PathBuf>,
+    /// What has the archive of the log; the directory of the backups by default.
+    pub archive: Option<Repository>,
 }
 
-/// Restores into `data`, which is created or empty.
+/// Restores into the directory `data` of a disk, which is created or empty.
 ///
 /// Errors: 55000 if there is no such backup, the target is not reached or precedes every backup, or `data` is not empty; XX001 if
 /// something is damaged; those of the disk. After an error `data` has files, but is no database.
-pub fn restore(repository: &Repository, data: &Path, wanted: &Wanted) -> Result<Restored> {
-    let disk = &repository.disk;
+pub fn restore(
+    repository: &Repository,
+    disk: &Arc<dyn Disk>,
+    data: &Path,
+    wanted: &Wanted,
+) -> Result<Restored> {
     check_that_it_is_empty(&**disk, data)?;
     let chains = repository.chains()?;
     let backups = chains.iter().flat_map(|chain| chain.backups.iter().map(move |backup| (chain, backup)));
@@ -80,11 +85,12 @@ pub fn restore(repository: &Repository, data: &Path, wanted: &Wanted) -> Result<
     // The newest first.
     candidates.sort_by_key(|(_, backup)| std::cmp::Reverse((backup.end.lsn, backup.begun)));
     let archives = archives_of(repository, wanted, of.1)?;
+    let archive_disk = &*wanted.archive.as_ref().unwrap_or(repository).disk;
     let mut after: Option<Error> = None;
     for (chain, backup) in candidates {
-        let source = Source::new(repository, chain, backup, &archives)?;
+        let source = Source::new(repository, chain, backup, &archives, archive_disk)?;
         match source.find(wanted)? {
-            Found::At(cut) => return source.install(data, cut),
+            Found::At(cut) => return source.install(disk, data, cut),
             // An earlier one reaches it if any does.
             Found::Before(error) => after = Some(error),
             Found::Beyond(error) => {
@@ -100,14 +106,12 @@ pub fn restore(repository: &Repository, data: &Path, wanted: &Wanted) -> Result<
 
 /// The archived logs of a cluster, the newest first. 55000 if a directory was named that has none.
 fn archives_of(repository: &Repository, wanted: &Wanted, cluster: ClusterId) -> Result<Vec<ArchivedRun>> {
-    let archived = match &wanted.archive {
-        Some(directory) => Repository::open(repository.disk.clone(), directory)?.archived()?,
-        None => repository.archived()?,
-    };
+    let archived = wanted.archive.as_ref().unwrap_or(repository).archived()?;
     let of_it: Vec<ArchivedRun> = archived.into_iter().filter(|one| one.cluster == cluster).rev().collect();
     match &wanted.archive {
-        Some(directory) if of_it.is_empty() => {
-            let message = format!("there is no archive of cluster {cluster} in \"{}\"", directory.display());
+        Some(archive) if of_it.is_empty() => {
+            let directory = archive.directory().display();
+            let message = format!("there is no archive of cluster {cluster} in \"{directory}\"");
             Err(Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
                 .with_hint("Name the directory of firn serve --archive."))
         }
@@ -142,6 +146,13 @@ struct End {
     gap: Option<Lsn>,
 }
 
+/// Where files of a database are.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    disk: &'a dyn Disk,
+    folders: &'a Folders,
+}
+
 /// A backup, with the logs that belong to it.
 struct Source<'r> {
     repository: &'r Repository,
@@ -152,6 +163,8 @@ struct Source<'r> {
     end: LogPoint,
     complete_until: i64,
     archives: Vec<&'r ArchivedRun>,
+    /// The disk of the archives.
+    archive_disk: &'r dyn Disk,
 }
 
 impl<'r> Source<'r> {
@@ -160,26 +173,27 @@ impl<'r> Source<'r> {
         chain: &'r Chain,
         backup: &'r Description,
         archives: &'r [ArchivedRun],
+        archive_disk: &'r dyn Disk,
     ) -> Result<Source<'r>> {
         let manifest = repository.manifest(&chain.name, &backup.label)?;
         let newest = chain.backups.iter().rfind(|other| other.log == backup.log).expect("it is one itself");
         let archives = archives.iter().collect();
         let (end, complete_until) = (newest.end, newest.complete_until);
         let folders = repository.folders(&chain.name, &backup.log);
-        Ok(Source { repository, backup, folders, manifest, end, complete_until, archives })
+        Ok(Source { repository, backup, folders, manifest, end, complete_until, archives, archive_disk })
     }
 
-    /// Reads its log from the checkpoint on. `visit` gets each group with the folders that it is in, and returns whether to go on.
-    /// Returns where the log ends if it has been read to its end.
-    fn read(&self, mut visit: impl FnMut(&Group, &Reader, &Folders) -> Result<bool>) -> Result<Option<End>> {
-        let disk = &*self.repository.disk;
+    /// Reads its log from the checkpoint on. `visit` gets each group with where it is, and returns whether to go on. Returns where the
+    /// log ends if it has been read to its end.
+    fn read(&self, mut visit: impl FnMut(&Group, &Reader, Place<'_>) -> Result<bool>) -> Result<Option<End>> {
+        let mut disk = &*self.repository.disk;
         let mut reader = Reader::open(disk, &self.folders.log, self.backup.database, self.manifest.point())?;
         reader.end_at(self.end.lsn);
         let (mut folders, mut complete_until) = (self.folders.clone(), self.complete_until);
         let mut archives = self.archives.clone();
         loop {
             while let Some(group) = reader.next_group()? {
-                if !visit(&group, &reader, &folders)? {
+                if !visit(&group, &reader, Place { disk, folders: &folders })? {
                     return Ok(None);
                 }
             }
@@ -192,7 +206,7 @@ impl<'r> Source<'r> {
             }
             let mut next = None;
             for (at, archived) in archives.iter().enumerate() {
-                if let Some(reader) = archive::read_from(disk, archived, point)? {
+                if let Some(reader) = archive::read_from(self.archive_disk, archived, point)? {
                     next = Some((at, reader));
                     break;
                 }
@@ -203,7 +217,7 @@ impl<'r> Source<'r> {
                 return Ok(Some(End { complete_until, gap }));
             };
             let archived = archives.remove(at);
-            (reader, folders) = (next, Folders::of(&archived.directory));
+            (reader, folders, disk) = (next, Folders::of(&archived.directory), self.archive_disk);
             complete_until = complete_until.max(archived.run.complete_until);
         }
     }
@@ -297,22 +311,23 @@ impl<'r> Source<'r> {
     }
 
     /// Makes the restored directory.
-    fn install(&self, data: &Path, cut: Cut) -> Result<Restored> {
-        let disk = &self.repository.disk;
-        let target = Folders::of(data);
+    fn install(&self, disk: &Arc<dyn Disk>, data: &Path, cut: Cut) -> Result<Restored> {
+        let (source_disk, target) = (&*self.repository.disk, Folders::of(data));
+        let to = Place { disk: &**disk, folders: &target };
         for folder in target.both() {
             disk.create_directory(folder)?;
         }
-        for file in self.manifest.files() {
-            copy_file(&**disk, &file, &self.folders, &target)?;
-        }
+        let threads = files::files_at_once(source_disk.medium());
+        let (from, files) = (Place { disk: source_disk, folders: &self.folders }, self.manifest.files());
+        let files: Vec<DatabaseFile> = files.collect();
+        thread::for_each("firn-restore", threads, &files, |file| copy_file(file, from, to))?;
         let (begin, database) = (self.manifest.point(), self.backup.database);
         let mut log = LogCopy::create(disk.clone(), &target.log, database, begin)?;
-        let first = Reader::open(&**disk, &self.folders.log, database, begin)?;
+        let first = Reader::open(source_disk, &self.folders.log, database, begin)?;
         // Also if no group follows: a database has a log.
         first.segment().map_or(Ok(()), |segment| log.begin_segment(&segment.encode()).map(drop))?;
         let mut named: Vec<DatabaseFile> = Vec::new();
-        self.read(|group, reader, folders| {
+        self.read(|group, reader, place| {
             if group.begin >= cut.lsn && cut.entries == 0 {
                 return Ok(false);
             }
@@ -321,7 +336,7 @@ impl<'r> Source<'r> {
             }
             for file in files_named_by(group)? {
                 if !named.contains(&file) {
-                    copy_file(&**disk, &file, folders, &target)?;
+                    copy_file(&file, place, to)?;
                     named.push(file);
                 }
             }
@@ -382,21 +397,21 @@ fn taken_of(group: &Group, wanted: &Wanted) -> Result<Taken> {
 }
 
 /// Copies a file, and checks its checksum if that is known.
-fn copy_file(disk: &dyn Disk, file: &DatabaseFile, from: &Folders, to: &Folders) -> Result<()> {
-    let (source, target) = (from.path(file), to.path(file));
+fn copy_file(file: &DatabaseFile, from: Place<'_>, to: Place<'_>) -> Result<()> {
+    let (source, target) = (from.folders.path(file), to.folders.path(file));
     let damaged = |what: &str| {
         Error::new(SqlState::DATA_CORRUPTED, format!("the file \"{}\" {what}", source.display()))
             .with_hint("Use another backup.")
     };
-    let opened = disk.open_to_read(&source).map_err(|error| match error.state() {
+    let opened = from.disk.open_to_read(&source).map_err(|error| match error.state() {
         SqlState::UNDEFINED_FILE => damaged("is missing"),
         _ => error,
     })?;
-    let copied = files::copy(&*opened, disk, &target)?;
-    if file.content.is_some_and(|content| content != copied) {
+    let copied = files::copy(&*opened, to.disk, &target)?;
+    if file.content.is_some_and(|content| content != copied.content()) {
         return Err(damaged("is damaged"));
     }
-    Ok(())
+    copied.finish()
 }
 
 fn check_that_it_is_empty(disk: &dyn Disk, data: &Path) -> Result<()> {

@@ -6,7 +6,7 @@ use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::{SqlState, clock};
 use firn_replica::archive::Archiver;
-use firn_replica::backup::Target;
+use firn_replica::backup::{Repository, Target, Wanted};
 use std::path::Path;
 use std::time::Duration;
 
@@ -164,14 +164,15 @@ fn a_run_has_more_than_its_description_says() {
     wait_until("all is archived", || archiver.status().position >= Some(target));
     let mut wanted = to(Target::Latest);
     wanted.backup = Some(later.description.label);
-    wanted.archive = Some(BACKUPS.into());
+    wanted.archive = Some(repository(&killed));
     assert_eq!(last_id(&restore(&killed, "/later", &wanted)), 19);
     archiver.stop();
     for archived in repository(&backups).archived().unwrap() {
         let end = repository(&backups).verify_archived(&archived).unwrap();
         assert!(end.is_same_place(&archived.run.end));
     }
-    let nowhere = firn_replica::backup::Wanted { archive: Some("/nowhere".into()), ..to(Target::Latest) };
+    let empty = Repository::open_or_create(backups.clone(), Path::new("/nothing")).unwrap();
+    let nowhere = Wanted { archive: Some(empty), ..to(Target::Latest) };
     assert!(try_restore(&backups, "/none", &nowhere).is_err());
 }
 

@@ -222,15 +222,19 @@ pub fn connect_with(
     Pipe { sender: Some(to_server), receiver: from_server, server: Some(server), is_cut: is_cut.clone() }
 }
 
-pub fn try_create(disk: &Arc<SimulatedDisk>, database: &Database, incremental: bool) -> Result<Created> {
+pub fn try_create<D: Disk + 'static>(
+    disk: &Arc<D>,
+    database: &Database,
+    incremental: bool,
+) -> Result<Created> {
     backup::create(disk.clone(), Path::new(BACKUPS), incremental, &mut connect(database))
 }
 
-pub fn create(disk: &Arc<SimulatedDisk>, database: &Database, incremental: bool) -> Created {
+pub fn create<D: Disk + 'static>(disk: &Arc<D>, database: &Database, incremental: bool) -> Created {
     try_create(disk, database, incremental).unwrap()
 }
 
-pub fn repository(disk: &Arc<SimulatedDisk>) -> Repository {
+pub fn repository<D: Disk + 'static>(disk: &Arc<D>) -> Repository {
     Repository::open(disk.clone(), Path::new(BACKUPS)).unwrap()
 }
 
@@ -240,7 +244,8 @@ pub fn to(target: Target) -> Wanted {
 
 /// Restores into a directory of that name on the disk of the backups.
 pub fn try_restore(disk: &Arc<SimulatedDisk>, name: &str, wanted: &Wanted) -> Result<Restored> {
-    backup::restore(&repository(disk), Path::new(name), wanted)
+    let target: Arc<dyn Disk> = disk.clone();
+    backup::restore(&repository(disk), &target, Path::new(name), wanted)
 }
 
 /// Restores, and opens the database.
