@@ -34,6 +34,8 @@ pub mod spill;
 mod template;
 mod timed;
 
+pub mod foreign;
+
 pub mod effects;
 pub mod write;
 

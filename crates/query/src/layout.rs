@@ -3,7 +3,8 @@
 
 use crate::prepared::ResultColumn;
 use crate::stream::{ResultChunk, depends_on_session};
-use firn_base::Representation;
+use firn_base::{Representation, Result};
+use firn_executor::foreign::check_rows;
 use firn_executor::spill::{read_rows, write_rows_as};
 use firn_vector::Chunk;
 
@@ -53,9 +54,10 @@ impl Layout {
         write_rows_as(&self.representations, joined.vectors(), joined.length(), image);
     }
 
-    /// The chunk of an image, which [`Layout::write`] has made. Panics if it has not.
-    pub fn read(&self, image: &[u8]) -> ResultChunk {
+    /// The chunk of an image, which [`Layout::write`] of another server has made. 08P01 if it has not.
+    pub fn read(&self, image: &[u8]) -> Result<ResultChunk> {
+        check_rows(&self.representations, image)?;
         let (vectors, rows) = read_rows(&self.representations, &mut &image[..]);
-        self.parted(Chunk::new(rows, vectors))
+        Ok(self.parted(Chunk::new(rows, vectors)))
     }
 }

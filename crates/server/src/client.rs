@@ -6,7 +6,7 @@
 #![allow(clippy::result_large_err)]
 
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -38,6 +38,8 @@ pub struct Patience {
 impl Patience {
     /// For one who waits.
     pub const USUAL: Patience = Patience { connect: Duration::from_secs(10), start: Duration::from_secs(30) };
+    /// For one who tries again.
+    pub const BRIEF: Patience = Patience { connect: Duration::from_secs(2), start: Duration::from_secs(3) };
     /// For a server that has others to ask.
     pub const SHORT: Patience =
         Patience { connect: Duration::from_millis(300), start: Duration::from_millis(500) };
@@ -298,6 +300,15 @@ impl Stream {
         }
     }
 
+    /// A handle that ends the connection.
+    fn closer(&self) -> io::Result<Closer> {
+        Ok(match self {
+            Stream::Tcp(stream) => Closer::Tcp(stream.try_clone()?),
+            Stream::Tls(stream) => Closer::Tcp(stream.get_ref().try_clone()?),
+            Stream::Unix(stream) => Closer::Unix(stream.try_clone()?),
+        })
+    }
+
     /// Waits until there is something to read; false if so long there is nothing.
     fn wait_readable(&mut self, longest: Duration) -> io::Result<bool> {
         if let Stream::Tls(stream) = self {
@@ -348,6 +359,23 @@ pub struct Client {
     canceller: Canceller,
     status: u8,
     server_version: String,
+}
+
+/// Ends a connection from another thread, also while one waits for the server in it.
+pub enum Closer {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Closer {
+    /// Everything that reads or writes fails from now on.
+    pub fn close(&self) {
+        // It may have ended already.
+        let _ = match self {
+            Closer::Tcp(stream) => stream.shutdown(Shutdown::Both),
+            Closer::Unix(stream) => stream.shutdown(Shutdown::Both),
+        };
+    }
 }
 
 /// Stops what a connection runs, from another thread.
@@ -645,6 +673,11 @@ impl Client {
             true => self.receive_raw(body).map(Some),
             false => Ok(None),
         }
+    }
+
+    /// A handle that ends the connection.
+    pub fn closer(&self) -> io::Result<Closer> {
+        self.stream.closer()
     }
 
     /// Whether the server has sent something that was not received yet, or has closed the connection.

@@ -21,8 +21,8 @@ use firn_session::server::{
 use firn_txn::Engine;
 use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationPurpose, ReplicationService};
 
-use crate::client::{Address, Client, Report, Target};
-use crate::routing::Router;
+use crate::client::{Address, Client, Closer, Patience, Report, Target};
+use crate::routing::{Primary, Router};
 use crate::voters::Voters;
 
 /// A server that is silent for so long is gone.
@@ -113,7 +113,9 @@ impl Upstream {
 
     /// The same, to run queries for the server.
     pub fn connect_for_queries(&self, name: &str) -> Result<Connection> {
-        self.connect_for(ReplicationPurpose::Queries, name, LONGEST_PAUSE_OF_CLIENT)
+        let brief =
+            Upstream { target: Target { patience: Patience::BRIEF, ..self.target.clone() }, ..self.clone() };
+        brief.connect_for(ReplicationPurpose::Queries, name, LONGEST_PAUSE_OF_CLIENT)
     }
 
     fn connect_for(&self, purpose: ReplicationPurpose, name: &str, longest: Duration) -> Result<Connection> {
@@ -159,6 +161,34 @@ impl Upstream {
             Address::Tcp(host, port) => (host.clone(), *port),
             Address::Unix(path) => (path.display().to_string(), 0),
         }
+    }
+}
+
+/// The server that a replica follows, for the queries that it offers to run.
+pub struct Followed {
+    pub upstream: Upstream,
+    /// The name of the replica.
+    pub name: String,
+    pub engine: Arc<Engine>,
+    pub voters: Arc<Voters>,
+}
+
+impl Primary for Followed {
+    fn address(&self) -> Option<String> {
+        match self.engine.voter() {
+            Some(_) => self.voters.primary().ok().map(|primary| primary.given),
+            None => Some(self.upstream.given.clone()),
+        }
+    }
+
+    fn connect(&self, address: &str) -> Result<Connection> {
+        let server = match self.engine.voter() {
+            Some(_) => self.voters.primary().ok().filter(|primary| primary.given == address),
+            None => Some(self.upstream.clone()),
+        };
+        let message = "another server has become the primary";
+        let server = server.ok_or_else(|| Error::new(SqlState::CONNECTION_FAILURE, message))?;
+        server.connect_for_queries(&self.name)
     }
 }
 
@@ -414,12 +444,15 @@ impl Connection {
             _ => Err(unexpected()),
         }
     }
-}
 
-impl Connection {
     /// Whether the server has sent something that was not received yet, or has closed the connection.
     pub fn has_input(&mut self) -> bool {
         self.0.has_input()
+    }
+
+    /// A handle that ends the connection.
+    pub fn closer(&self) -> Result<Closer> {
+        self.0.closer().map_err(|error| Report::from(error).into())
     }
 }
 

@@ -22,7 +22,7 @@ use firn_wire::{Auth, FlightConfig, FlightServer, Server, Tls, Users, Verifier, 
 
 use crate::Failure;
 use crate::cooling::Cooling;
-use crate::replication::{Facts, Service, Upstream, archive, follow};
+use crate::replication::{Facts, Followed, Service, Upstream, archive, follow};
 use crate::routing::{Offers, Router};
 use crate::validation::Validation;
 use crate::voters::Voters;
@@ -297,10 +297,7 @@ fn serve(
     let offers = upstream.as_deref().filter(|_| following.is_some()).map(|upstream| {
         let (upstream, name) = (upstream.clone(), options.name.clone());
         let (engine, voters) = (database.engine().clone(), voters.clone());
-        Offers::start(&database, move || match engine.voter() {
-            Some(_) => voters.primary()?.connect_for_queries(&name),
-            None => upstream.connect_for_queries(&name),
-        })
+        Offers::start(&database, Followed { upstream, name, engine, voters })
     });
     let facts = Facts::show(&database, senders.clone(), followed, voters.clone(), begin_to_vote);
     archiver.iter().for_each(|archiver| facts.set_archiver(archiver));

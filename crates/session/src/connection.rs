@@ -188,7 +188,7 @@ pub struct Connection {
     patience_of_transactions: TableWaitLimit,
     /// Whether `session_replication_role` is `replica`: foreign keys are not checked.
     trusts_references: Arc<AtomicBool>,
-    statement_timeout: Option<Duration>,
+    pub(crate) statement_timeout: Option<Duration>,
     /// How long a client may be idle in a block, and outside.
     pub(crate) idle_in_transaction_timeout: Option<Duration>,
     pub(crate) idle_session_timeout: Option<Duration>,

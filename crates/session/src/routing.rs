@@ -2,8 +2,11 @@
 //!
 //! A query may be handed out if it is alone in its transaction, is expected to handle many rows, and gives the same rows on another
 //! server: see [`Plan::is_portable`]. The replica runs it with the session's settings, user and time, once it has replayed the log as
-//! of the query's arrival. So a session sees its own commits, and never an older state after a newer one (Mühlbauer et al., "ScyPer:
-//! Elastic OLAP Throughput on Transactional Data", DanaC 2013: order-preserving serializability without global snapshots).
+//! of the query's arrival, and says of which commit time its snapshot is. The session waits until the primary has published that. So a
+//! session sees its own commits, and never an older state after a newer one (Mühlbauer et al., "ScyPer: Elastic OLAP Throughput on
+//! Transactional Data", DanaC 2013: order-preserving serializability, without global snapshots).
+//!
+//! A replica that knows of a later epoch than the primary refuses: another primary may have committed what this one does not have.
 //!
 //! Whatever fails before the first rows are here, also an error of the query itself, means that the primary runs it. Then the client
 //! gets the rows or the error that it would have got anyway. Afterwards a lost replica is 40001.
@@ -14,12 +17,11 @@ use crate::statement::Prepared;
 use crate::timer::Alarm;
 use crate::{Column, Outcome};
 use firn_base::sync::Arc;
-use firn_base::{Cancel, Collation, Error, Lsn, Result, SqlState, Type, TypeId, Value};
+use firn_base::{Cancel, Collation, Epoch, Error, Lsn, Result, SqlState, Time, Type, TypeId, Value, clock};
 use firn_sql::activity::State;
 use firn_sql::standby::Token;
 use firn_sql::{Plan, RowChunk};
 use firn_txn::Transaction;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// How long a replica may take to replay the log up to the arrival of a query.
@@ -27,6 +29,15 @@ const LONGEST_REPLAY: Duration = Duration::from_millis(200);
 
 /// How often the end of the statement is looked for while a replica runs it.
 const CANCEL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How often it is looked whether the primary has published what the replica has shown, and how long that may take.
+const PUBLICATION_INTERVAL: Duration = Duration::from_micros(50);
+const LONGEST_PUBLICATION: Duration = Duration::from_secs(1);
+
+/// About how many bytes the image of some rows has, unless one row has more, …
+const IMAGE_BYTES: usize = 2 << 20;
+/// … and how many at most.
+const MOST_IMAGE_BYTES: usize = 128 << 20;
 
 /// A query as a replica gets it.
 #[derive(Clone, PartialEq, Debug)]
@@ -45,8 +56,10 @@ pub struct RoutedQuery {
     settings: Vec<(String, String)>,
     /// When its transaction began, in microseconds since 1970 UTC.
     time: i64,
-    /// What the replica must have replayed.
-    after: Token,
+    /// The epoch of the primary.
+    epoch: Epoch,
+    /// The replica must have replayed the log up to here.
+    position: Lsn,
 }
 
 /// What hands queries to replicas.
@@ -66,6 +79,8 @@ pub trait RoutedAnswer: Send {
 
 /// What an answer consists of.
 pub enum RoutedPiece {
+    /// The query reads a snapshot that shows no commit after this time. It comes first.
+    Begun(Time),
     /// The image of some rows.
     Rows(Vec<u8>),
     /// There are no more rows.
@@ -78,14 +93,35 @@ pub enum RoutedPiece {
 pub struct RoutedRows {
     rows: Rows,
     columns: Arc<[Column]>,
+    /// What is left of a chunk that is too large for one image.
+    rest: Option<RowChunk>,
+    time: Time,
 }
 
 impl RoutedRows {
-    /// The image of the next rows; `None` at the end.
+    /// The query's snapshot shows no commit after this time.
+    pub fn time(&self) -> Time {
+        self.time
+    }
+
+    /// The image of the next rows; `None` at the end. 54000 if one row is too large.
     pub fn next_image(&mut self) -> Result<Option<Vec<u8>>> {
-        let Some(chunk) = self.rows.next_chunk()? else { return Ok(None) };
+        let Some(chunk) = self.rest.take().map_or_else(|| self.rows.next_chunk(), |rest| Ok(Some(rest)))?
+        else {
+            return Ok(None);
+        };
+        let chunk = chunk.into_vectors(&self.columns);
+        let (rows, bytes) = (chunk.rows(), chunk.values.memory());
+        let first = (rows * IMAGE_BYTES).checked_div(bytes).map_or(rows, |first| first.clamp(1, rows.max(1)));
+        let (chunk, rest) = RowChunk::Vectors(chunk).split(first.min(rows), self.columns.len());
+        self.rest = (first < rows).then_some(rest);
         let mut image = Vec::new();
         chunk.write(&self.columns, &mut image);
+        if image.len() > MOST_IMAGE_BYTES {
+            let message = "a row is too large to be sent to the primary";
+            return Err(Error::new(SqlState::PROGRAM_LIMIT_EXCEEDED, message)
+                .with_hint("SET firn.route_queries = off lets the primary run the query."));
+        }
         Ok(Some(image))
     }
 }
@@ -110,8 +146,7 @@ impl RoutedStream {
             (self.answer, self.alarm, self.drawing) = (None, None, None);
             return next.map(|_| None);
         };
-        let read = || RowChunk::read(&self.columns, &image);
-        catch_unwind(AssertUnwindSafe(read)).map(Some).map_err(|panic| crate::errors::internal_error(&*panic))
+        RowChunk::read(&self.columns, &image).map(Some)
     }
 
     fn next_image(&mut self) -> Result<Option<Vec<u8>>> {
@@ -124,7 +159,7 @@ impl RoutedStream {
             match answer.next(CANCEL_INTERVAL).map_err(after_first_rows)? {
                 RoutedPiece::Rows(image) => return Ok(Some(image)),
                 RoutedPiece::End => return Ok(None),
-                RoutedPiece::Nothing => {}
+                RoutedPiece::Nothing | RoutedPiece::Begun(_) => {}
             }
         }
     }
@@ -132,8 +167,8 @@ impl RoutedStream {
 
 /// The error for a client that has rows already: that of the query, or 40001 if the replica does not go on.
 fn after_first_rows(error: Error) -> Error {
-    let state = error.state();
-    if !["08", "25", "40", "55", "57", "58", "XX"].contains(&&state.as_str()[..2]) {
+    let is_of_query = |class: &str| !["08", "25", "40", "55", "57", "58", "XX"].contains(&class);
+    if error.state().as_str().get(..2).is_some_and(is_of_query) {
         return error;
     }
     let message = "the replica that ran the query does not go on with it";
@@ -153,11 +188,16 @@ impl Connection {
     ) -> Result<Option<RoutedQuery>> {
         let Some(least) = self.least_routed_work else { return Ok(None) };
         let Some(router) = self.shared.router.get() else { return Ok(None) };
+        let engine = &self.shared.engine;
+        let Some(epoch) = engine.written_epoch() else { return Ok(None) };
+        // Elsewhere its text is read again.
+        let means_its_text = prepared.is_whole_text
+            && self.literals_of(prepared).is_none()
+            && prepared.facts.syntax == self.facts.syntax;
         let may_be_routed = !plan.is_short()
             && plan.is_portable()
+            && means_its_text
             && self.facts.sources.is_empty()
-            && self.literals_of(prepared).is_none()
-            && !self.shared.engine.is_replica()
             && router.is_ready();
         if !may_be_routed || plan.work(transaction, parameters, &self.options.cancel)? < least {
             return Ok(None);
@@ -176,7 +216,8 @@ impl Connection {
             database: self.facts.database.clone(),
             settings: self.services.with_settings(|settings| settings.carried()),
             time: self.options.now,
-            after: Token::of_visible(&self.shared.engine)?,
+            epoch,
+            position: engine.visible_lsn(),
         }))
     }
 
@@ -189,20 +230,32 @@ impl Connection {
     ) -> Result<Option<Rows>> {
         let router = self.shared.router.get().expect("it has said that it is ready");
         let Some(mut answer) = router.hand_out(query) else { return Ok(None) };
-        let statistics = self.shared.engine.statistics();
+        let engine = &self.shared.engine;
+        let mut shown = Time(0);
         let first = loop {
             self.check_cancel()?;
             match answer.next(CANCEL_INTERVAL) {
                 Ok(RoutedPiece::Nothing) => {}
+                Ok(RoutedPiece::Begun(time)) => shown = time,
                 Ok(RoutedPiece::Rows(image)) => break Some(image),
                 Ok(RoutedPiece::End) => break None,
                 Err(_) => {
-                    statistics.routed_back.count();
+                    engine.statistics().routed_back.count();
                     return Ok(None);
                 }
             }
         };
-        statistics.routed.count();
+        // A commit may be in the log, and replayed, a moment before it is published here.
+        let begun = clock::now();
+        while engine.now() < shown {
+            self.check_cancel()?;
+            if begun.elapsed() > LONGEST_PUBLICATION {
+                engine.statistics().routed_back.count();
+                return Ok(None);
+            }
+            clock::sleep(PUBLICATION_INTERVAL);
+        }
+        engine.statistics().routed.count();
         let stream = RoutedStream {
             columns: columns.clone(),
             answer: first.is_some().then_some(answer),
@@ -216,15 +269,19 @@ impl Connection {
 
     /// Runs a query of a session of the primary.
     ///
-    /// Errors: those of the query; 55000 if it is another one here; 57014 if replay is too far behind.
+    /// Errors: those of the query; 57P03 if replay is too far behind; 55000 if it is another one here, or this server follows another primary.
     pub(crate) fn answer(&mut self, query: &RoutedQuery) -> Result<RoutedRows> {
         self.services.with_settings(|settings| settings.adopt_carried(&query.settings))?;
         self.apply_settings();
-        (self.read_after, self.read_after_timeout) = (Some(query.after), Some(LONGEST_REPLAY));
+        // The session of the primary looks after the time that the query takes.
+        (self.read_after, self.statement_timeout) = (None, None);
         self.options.given_time = Some(query.time);
         // The catalog is part of what is replayed.
         self.options.cancel.reset();
-        self.wait_for(query.after)?;
+        self.read_after_timeout = Some(LONGEST_REPLAY);
+        let position = Token { epoch: None, lsn: query.position };
+        self.wait_for(position)
+            .map_err(|error| if self.options.cancel.is_cancelled() { error } else { is_behind() })?;
         let types: Vec<Option<TypeId>> = query.parameter_types.iter().map(|ty| Some(ty.id)).collect();
         let statement = self.prepare_typed(&query.text, &types)?;
         let columns = statement.columns().ok_or_else(is_another)?.clone();
@@ -236,14 +293,31 @@ impl Connection {
             [] => Vec::new(),
             image => {
                 let columns = nameless(&query.parameter_types);
-                RowChunk::read(&columns, image).into_values(&columns).pop().unwrap_or_default()
+                RowChunk::read(&columns, image)?.into_values(&columns).pop().unwrap_or_default()
             }
         };
-        match self.run(&statement, &parameters)? {
-            Outcome::Rows(rows) => Ok(RoutedRows { rows, columns }),
-            _ => Err(is_another()),
+        let Outcome::Rows(rows) = self.run(&statement, &parameters)? else { return Err(is_another()) };
+        // Its snapshot has been taken.
+        let engine = &self.shared.engine;
+        if engine.known_epoch() > query.epoch {
+            return Err(is_of_another_primary());
         }
+        Ok(RoutedRows { rows, columns, rest: None, time: engine.now() })
     }
+}
+
+#[cold]
+fn is_behind() -> Error {
+    Error::new(
+        SqlState::CANNOT_CONNECT_NOW,
+        "the replica has not replayed the log up to the arrival of the query",
+    )
+}
+
+#[cold]
+fn is_of_another_primary() -> Error {
+    let message = "the server knows of a later primary than that of the query";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 
 #[cold]
@@ -265,7 +339,7 @@ impl RoutedQuery {
 
     /// The position up to which the replica must have replayed the log.
     pub fn position(&self) -> Lsn {
-        self.after.lsn
+        self.position
     }
 
     /// The user and the database of its session.
@@ -295,7 +369,8 @@ impl RoutedQuery {
             text(value, out);
         }
         out.extend(self.time.to_le_bytes());
-        text(&self.after.to_string(), out);
+        out.extend(self.epoch.0.to_le_bytes());
+        out.extend(self.position.0.to_le_bytes());
         bytes
     }
 
@@ -311,7 +386,8 @@ impl RoutedQuery {
             database: bytes.text()?,
             settings: bytes.list(|bytes| Ok((bytes.text()?, bytes.text()?)))?,
             time: i64::from_le_bytes(bytes.array()?),
-            after: Token::parse(&bytes.text()?).ok_or_else(malformed)?,
+            epoch: Epoch(u64::from_le_bytes(bytes.array()?)),
+            position: Lsn(u64::from_le_bytes(bytes.array()?)),
         })
     }
 }

@@ -79,7 +79,8 @@ pub trait ServerConnection {
     /// Runs a query of a session of the primary that this replica follows. The connection is used for nothing else. See
     /// [`ServerDatabase::set_query_router`].
     ///
-    /// Errors: those of the query; 55000 if the catalog here has other columns for it; 57014 if replay is too far behind.
+    /// Errors: those of the query; 57P03 if replay is too far behind; 55000 if the catalog here has other columns for it, or this server
+    /// knows of a later primary.
     fn run_routed(&mut self, query: &RoutedQuery) -> Result<RoutedRows>;
 
     /// Ends the data of a COPY that this connection has begun, as [`CopyIn::finish`], and adds its notices to those of the

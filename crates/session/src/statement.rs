@@ -90,7 +90,7 @@ pub(crate) struct Prepared {
     /// The parameter types that were declared.
     declared: Box<[Option<TypeId>]>,
     /// What the session knew when it was prepared: its literals are read so ever after.
-    facts: Arc<SessionFacts>,
+    pub facts: Arc<SessionFacts>,
     /// The types that the parameters have.
     pub parameters: Vec<Type>,
     /// Values of literals of its text. A plan that other statements may share has them as parameters.
@@ -101,6 +101,8 @@ pub(crate) struct Prepared {
     pub effect: Option<QueryEffect>,
     /// The query or the change in DECLARE, EXPLAIN or CREATE TABLE AS, whose parameters are its own.
     pub inner: Option<Statement>,
+    /// Whether its text is that of this statement alone, and not that of one that it is a part of.
+    pub is_whole_text: bool,
     /// The session that has prepared it, which determines its list.
     session: u32,
     /// The plan of a query or a change, for the session that has prepared it, as long as no other one runs it.
@@ -334,6 +336,7 @@ impl Connection {
             inner,
             columns,
             effect: plan.as_ref().and_then(|(plan, _)| plan.effect()),
+            is_whole_text,
             session: self.activity.id(),
             place: RwLock::default(),
             places: OnceLock::new(),

@@ -523,8 +523,7 @@ impl Sessions {
 
     /// How many of them run a statement.
     pub fn active(&self) -> usize {
-        let all = self.all.lock();
-        all.values().filter_map(Weak::upgrade).filter(|activity| activity.state().0 == State::Active).count()
+        self.list().iter().filter(|activity| activity.state().0 == State::Active).count()
     }
 
     /// A number for a future session.

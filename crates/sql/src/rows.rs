@@ -54,9 +54,9 @@ impl RowChunk {
         Layout::of(columns).write(&self.into_vectors(columns), image);
     }
 
-    /// The rows of an image, which [`RowChunk::write`] has made. Panics if it has not.
-    pub fn read(columns: &[Column], image: &[u8]) -> RowChunk {
-        RowChunk::Vectors(Layout::of(columns).read(image))
+    /// The rows of an image, which [`RowChunk::write`] of another server has made. 08P01 if it has not.
+    pub fn read(columns: &[Column], image: &[u8]) -> Result<RowChunk> {
+        Layout::of(columns).read(image).map(RowChunk::Vectors)
     }
 
     /// Its rows as an Arrow batch of a schema that [`firn_query::arrow::schema`] has made of the columns.

@@ -186,14 +186,13 @@ impl Settings {
             .then(|| f64::from(least().expect("checked when it was set")))
     }
 
-    /// The settings that are not built-in defaults, for a session of another server that runs one query of this one.
+    /// The settings that are not built-in defaults, for a session of another server that runs one query of this one. Custom settings are not
+    /// among them: no function that could read them runs elsewhere.
     pub fn carried(&self) -> Vec<(String, String)> {
-        let known = PARAMETERS.iter().filter(|parameter| is_carried(parameter));
-        let known = known.map(|parameter| (parameter.name, self.known(parameter.name), parameter.default));
-        let custom = self.session.keys().chain(self.local.keys()).filter(|name| find(name).is_none());
-        let custom = custom.map(|name| (name.as_str(), self.known(name), ""));
-        let is_other = |(_, value, default): &(&str, &str, &str)| value != default;
-        known.chain(custom).filter(is_other).map(|(name, value, _)| (name.into(), value.into())).collect()
+        let carried = PARAMETERS.iter().filter(|parameter| is_carried(parameter));
+        let values = carried.map(|parameter| (parameter, self.known(parameter.name)));
+        let others = values.filter(|(parameter, value)| *value != parameter.default);
+        others.map(|(parameter, value)| (parameter.name.to_owned(), value.to_owned())).collect()
     }
 
     /// Sets the [carried](Settings::carried) settings of a session of another server. Errors as for [`Settings::set`].

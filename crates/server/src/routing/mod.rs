@@ -7,12 +7,14 @@
 //! from the replica
 //!   O Offer    replica:u64  database:16  cluster:16  the version of its program
 //!   L Load     running:u32  replayed:u64               while it waits for a query, and after each
+//!   S Started  time:u64                                after which the snapshot of the query shows no commit
 //!   R Rows     the image of some rows
 //!   E End      after the last rows
 //!   X Error    SQLSTATE:5  has detail:u8  has hint:u8  message, detail, hint, each its length:u32 and its bytes
 //!   W Working  while it has nothing else to say
 //! from the primary
 //!   Q Query    see `RoutedQuery`
+//!   A Alive    the answer to Load
 //! ```
 //!
 //! A query is ended by closing its connection. Both programs must have the same version, since the images of rows have none.
@@ -21,10 +23,10 @@
 mod offers;
 mod router;
 
-pub use offers::Offers;
+pub use offers::{Offers, Primary};
 pub use router::Router;
 
-use firn_base::{Error, Lsn, Result, SqlState};
+use firn_base::{Error, Lsn, Result, SqlState, Time};
 use firn_log::DatabaseId;
 use firn_txn::ClusterId;
 use std::time::Duration;
@@ -38,7 +40,7 @@ const LOAD_EVERY: Duration = Duration::from_millis(200);
 /// How often a replica that runs a query shows that it does.
 const PULSE_EVERY: Duration = Duration::from_secs(1);
 
-/// A replica that is silent for so long is lost.
+/// A replica, or a primary, that is silent for so long is lost.
 const LONGEST_SILENCE: Duration = Duration::from_secs(4);
 
 /// A replica that has said nothing for so long gets no query.
@@ -63,6 +65,7 @@ enum Answer {
         running: u32,
         replayed: Lsn,
     },
+    Started(Time),
     Rows(Vec<u8>),
     End,
     Error(Error),
@@ -84,6 +87,10 @@ impl Answer {
                 out.push(b'L');
                 out.extend(running.to_le_bytes());
                 out.extend(replayed.0.to_le_bytes());
+            }
+            Answer::Started(time) => {
+                out.push(b'S');
+                out.extend(time.0.to_le_bytes());
             }
             Answer::Rows(image) => {
                 out.push(b'R');
@@ -122,10 +129,14 @@ impl Answer {
                 running: u32::from_le_bytes(taken(rest)?),
                 replayed: Lsn(u64::from_le_bytes(taken(rest)?)),
             },
+            b'S' => Answer::Started(Time(u64::from_le_bytes(taken(rest)?))),
             b'R' => Answer::Rows(rest.to_vec()),
             b'E' => Answer::End,
             b'X' => {
                 let state: [u8; 5] = taken(rest)?;
+                if !state.iter().all(u8::is_ascii_alphanumeric) {
+                    return None;
+                }
                 let [has_detail, has_hint] = taken(rest)?;
                 let error = Error::new(SqlState::new(str::from_utf8(&state).ok()?), text(rest)?);
                 let error = if has_detail == 1 { error.with_detail(text(rest)?) } else { error };
@@ -172,6 +183,7 @@ mod tests {
         for answer in [
             Answer::Offer(offer),
             Answer::Load { running: 3, replayed: Lsn(1 << 40) },
+            Answer::Started(Time(9)),
             Answer::Rows(vec![1, 2, 3]),
             Answer::End,
             Answer::Error(error.clone()),

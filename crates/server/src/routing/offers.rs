@@ -1,24 +1,26 @@
 //! A replica's side: connections to its primary, on which it offers to run queries.
 //!
-//! One connection waits for a query. While that runs, another connection is made, up to a limit.
+//! One connection waits for a query. While that runs another one is made, up to a limit, and one of the two ends afterwards.
 
-use super::{Answer, LOAD_EVERY, Offer, PROGRAM, PULSE_EVERY, out_of_turn};
+use super::{Answer, LOAD_EVERY, LONGEST_SILENCE, Offer, PROGRAM, PULSE_EVERY, out_of_turn};
+use crate::client::Closer;
 use crate::replication::{Connection, report};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicU64, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
-use firn_base::{Result, SqlState, clock};
+use firn_base::{Error, Result, SqlState, clock};
 use firn_replica::{Channel, Received};
 use firn_session::Database;
 use firn_session::server::{RoutedQuery, ServerConnection as _, ServerDatabase as _};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// How long to wait before another attempt to connect, …
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// … and if the server does not hand out queries.
+/// … and if the server does not want what this one offers.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(10);
 
-/// How often the end of a query's connection is looked for.
+/// How often it is looked whether a query that runs is to end.
 const LOOK_EVERY_MICROS: u64 = 20_000;
 
 /// Offers to run queries for the server that a replica follows, until it is dropped or the replica is promoted.
@@ -26,9 +28,18 @@ pub struct Offers {
     shared: Arc<Shared>,
 }
 
+/// The server that is followed, at some moment.
+pub trait Primary: Send + Sync {
+    /// Its address; `None` if it is unknown.
+    fn address(&self) -> Option<String>;
+
+    /// Connects to the server at an address, for queries.
+    fn connect(&self, address: &str) -> Result<Connection>;
+}
+
 struct Shared {
     database: Database,
-    connect: Box<dyn Fn() -> Result<Connection> + Send + Sync>,
+    primary: Box<dyn Primary>,
     replica: u64,
     /// The most connections.
     most: usize,
@@ -39,23 +50,25 @@ struct Shared {
 #[derive(Default)]
 struct State {
     is_stopping: bool,
+    /// Those that have ended are among them.
     threads: Vec<JoinHandle<()>>,
-    /// How many of them run a query.
+    /// How many threads there are, and how many of them run a query.
+    running: usize,
     busy: usize,
+    /// Handles of the connections, by numbers.
+    closers: BTreeMap<u64, Closer>,
+    connections: u64,
     /// The last failure that was reported.
     reported: Option<String>,
 }
 
 impl Offers {
-    /// Begins with it. `connect` connects to the server that is followed.
-    pub fn start(
-        database: &Database,
-        connect: impl Fn() -> Result<Connection> + Send + Sync + 'static,
-    ) -> Offers {
+    /// Begins with it.
+    pub fn start(database: &Database, primary: impl Primary + 'static) -> Offers {
         let cores = thread::available_parallelism().map_or(2, usize::from);
         let shared = Arc::new(Shared {
             database: database.clone(),
-            connect: Box::new(connect),
+            primary: Box::new(primary),
             replica: Random::from_entropy().next_u64(),
             most: cores.max(2),
             state: Mutex::default(),
@@ -70,6 +83,8 @@ impl Drop for Offers {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.is_stopping = true;
+        // Whoever waits for the primary, or for a client of its, fails at once.
+        state.closers.values().for_each(Closer::close);
         let threads = std::mem::take(&mut state.threads);
         self.shared.stopped.notify_all();
         drop(state);
@@ -80,24 +95,66 @@ impl Drop for Offers {
     }
 }
 
+/// A connection that [`Offers`] can end, as long as this is there.
+struct Registered<'s> {
+    shared: &'s Shared,
+    number: u64,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.shared.state.lock().closers.remove(&self.number);
+    }
+}
+
+/// A query that runs, as long as this is there.
+struct Busy<'s>(&'s Shared);
+
+impl Drop for Busy<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().busy -= 1;
+    }
+}
+
+/// A thread, as long as this is there.
+struct Running<'s>(&'s Shared);
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().running -= 1;
+    }
+}
+
 impl Shared {
     fn spawn(self: Arc<Self>, state: &mut State) {
         let shared = self.clone();
-        state.threads.push(thread::spawn("firn-offer", move || shared.offer_until_end()));
+        state.threads.retain(|thread| !thread.is_finished());
+        state.running += 1;
+        state.threads.push(thread::spawn("firn-offer", move || {
+            let _running = Running(&shared);
+            shared.offer_until_end();
+        }));
     }
 
     fn is_over(&self) -> bool {
         self.state.lock().is_stopping || !self.database.engine().is_replica()
     }
 
+    /// Whether another thread waits for a query, so that this one need not.
+    fn is_superfluous(&self) -> bool {
+        let state = self.state.lock();
+        state.running - state.busy > 1
+    }
+
     fn offer_until_end(self: &Arc<Self>) {
         while !self.is_over() {
-            let offered = (self.connect)().and_then(|connection| self.serve(connection));
-            let Err(error) = offered else { continue };
-            let wait = match error.state() {
-                SqlState::FEATURE_NOT_SUPPORTED => RETRY_AFTER_REFUSAL,
-                _ => RETRY_AFTER,
+            let Err(error) = self.serve() else {
+                if self.is_superfluous() {
+                    return;
+                }
+                continue;
             };
+            let is_refused = [SqlState::FEATURE_NOT_SUPPORTED, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE];
             let mut state = self.state.lock();
             if error.state() == SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE {
                 let text = error.to_string();
@@ -107,55 +164,93 @@ impl Shared {
                 }
             }
             if !state.is_stopping {
+                let wait =
+                    if is_refused.contains(&error.state()) { RETRY_AFTER_REFUSAL } else { RETRY_AFTER };
                 self.stopped.wait_for(&mut state, wait);
             }
         }
     }
 
-    /// Offers to run queries on a connection until it ends.
-    fn serve(self: &Arc<Self>, mut connection: Connection) -> Result<()> {
+    /// Connects, unless this server is being stopped, and lets its end close the connection.
+    fn connect(&self, address: &str) -> Result<(Connection, Registered<'_>)> {
+        let connection = self.primary.connect(address)?;
+        let mut state = self.state.lock();
+        if state.is_stopping {
+            return Err(Error::new(SqlState::ADMIN_SHUTDOWN, "the server is being stopped"));
+        }
+        state.connections += 1;
+        let number = state.connections;
+        state.closers.insert(number, connection.closer()?);
+        Ok((connection, Registered { shared: self, number }))
+    }
+
+    /// Offers to run queries on a connection until it ends, another thread does so as well, or another server is followed.
+    fn serve(self: &Arc<Self>) -> Result<()> {
+        let no_primary = || Error::new(SqlState::CONNECTION_FAILURE, "no primary is known");
+        let address = self.primary.address().ok_or_else(no_primary)?;
+        let (mut connection, _registered) = self.connect(&address)?;
         let (database, cluster) = self.database.engine().identity().ok_or_else(out_of_turn)?;
         let program = PROGRAM.to_owned();
         say(&mut connection, &Answer::Offer(Offer { replica: self.replica, database, cluster, program }))?;
         let connection = Arc::new(Mutex::new(connection));
-        let mut message = Vec::new();
-        while !self.is_over() {
+        let (mut message, mut heard) = (Vec::new(), clock::now());
+        while !self.is_over() && self.primary.address().as_ref() == Some(&address) {
             let running = u32::try_from(self.database.active_sessions()).unwrap_or(u32::MAX);
             let replayed = self.database.engine().visible_lsn();
             say(&mut *connection.lock(), &Answer::Load { running, replayed })?;
-            match connection.lock().receive_within(&mut message, LOAD_EVERY)? {
-                Received::Message => {}
-                Received::End => return Ok(()),
-                Received::Nothing => continue,
+            // Until the next one is due.
+            let begun = clock::now();
+            let is_query = loop {
+                let left = LOAD_EVERY.saturating_sub(begun.elapsed());
+                match connection.lock().receive_within(&mut message, left)? {
+                    Received::Message if message == b"A" => heard = clock::now(),
+                    Received::Message => break true,
+                    Received::End => return Ok(()),
+                    Received::Nothing => break false,
+                }
+            };
+            if is_query {
+                let [b'Q', query @ ..] = message.as_slice() else { return Err(out_of_turn()) };
+                if !self.run(&RoutedQuery::decode(query)?, &connection)? || self.is_superfluous() {
+                    return Ok(());
+                }
+                heard = clock::now();
             }
-            let [b'Q', query @ ..] = message.as_slice() else { return Err(out_of_turn()) };
-            let query = RoutedQuery::decode(query)?;
-            self.begin_query();
-            let ran = self.run(&query, &connection);
-            self.state.lock().busy -= 1;
-            match ran {
-                Ok(()) => say(&mut *connection.lock(), &Answer::End)?,
-                // Its end was asked for.
-                Err(_) if connection.lock().has_input() => return Ok(()),
-                Err(error) => say(&mut *connection.lock(), &Answer::Error(error))?,
+            if heard.elapsed() > LONGEST_SILENCE {
+                let message = "the primary does not answer";
+                return Err(Error::new(SqlState::CONNECTION_FAILURE, message));
             }
         }
         Ok(())
     }
 
-    /// A query begins: another connection is to wait for the next one.
-    fn begin_query(self: &Arc<Self>) {
+    /// Runs a query, and says how it has ended. False if the connection is of no use any more. While it runs another thread waits for the
+    /// next one.
+    fn run(self: &Arc<Self>, query: &RoutedQuery, connection: &Arc<Mutex<Connection>>) -> Result<bool> {
         let mut state = self.state.lock();
         state.busy += 1;
-        if state.busy == state.threads.len() && state.threads.len() < self.most && !state.is_stopping {
+        let busy = Busy(self);
+        if state.busy == state.running && state.running < self.most && !state.is_stopping {
             self.clone().spawn(&mut state);
         }
+        drop(state);
+        let ran = self.send_rows(query, connection);
+        drop(busy);
+        let mut connection = connection.lock();
+        match ran {
+            Ok(()) => say(&mut *connection, &Answer::End)?,
+            // Its end was asked for.
+            Err(_) if connection.has_input() => return Ok(false),
+            Err(error) => say(&mut *connection, &Answer::Error(error))?,
+        }
+        Ok(true)
     }
 
-    fn run(self: &Arc<Self>, query: &RoutedQuery, connection: &Arc<Mutex<Connection>>) -> Result<()> {
+    fn send_rows(self: &Arc<Self>, query: &RoutedQuery, connection: &Arc<Mutex<Connection>>) -> Result<()> {
         let mut session = self.database.connect();
         session.set_interrupt_hook(pulse(self.clone(), connection.clone()));
         let mut rows = session.run_routed(query)?;
+        say(&mut *connection.lock(), &Answer::Started(rows.time()))?;
         while let Some(image) = rows.next_image()? {
             let mut connection = connection.lock();
             connection.send(&[b"R", &image])?;

@@ -6,7 +6,7 @@
 use super::{Answer, LONGEST_SILENCE, Offer, PROGRAM, SOON, out_of_turn};
 use firn_base::clock::Instant;
 use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
-use firn_base::{Error, Lsn, Result, SqlState, clock};
+use firn_base::{Error, Lsn, Result, SqlState, Time, clock};
 use firn_replica::{Channel, Received};
 use firn_session::server::{QueryRouter, RoutedAnswer, RoutedPiece, RoutedQuery};
 use firn_txn::Engine;
@@ -38,7 +38,7 @@ struct Replica {
     connections: usize,
     /// How many statements run there, as it has said last.
     running: u32,
-    /// How many queries have been handed to it since, or run there still.
+    /// How many queries have been handed to it since.
     handed: u32,
     /// It is not asked before it has replayed the log up to here, since it was too far behind for a query.
     asked_from: Option<Lsn>,
@@ -79,6 +79,7 @@ struct Queue {
 
 #[derive(Debug)]
 enum Piece {
+    Begun(Time),
     Rows(Vec<u8>),
     End,
 }
@@ -113,6 +114,7 @@ impl RoutedAnswer for Reading {
         self.0.changed.notify_all();
         match piece {
             None => Ok(RoutedPiece::Nothing),
+            Some(Ok(Piece::Begun(time))) => Ok(RoutedPiece::Begun(time)),
             Some(Ok(Piece::Rows(image))) => Ok(RoutedPiece::Rows(image)),
             Some(Ok(Piece::End)) => Ok(RoutedPiece::End),
             Some(Err(error)) => Err(error),
@@ -139,7 +141,7 @@ impl QueryRouter for Router {
         let ready = (0..waiting.len()).filter(|number| replicas[&waiting[*number].0].is_ready());
         let load = |number: &usize| {
             let replica = &replicas[&waiting[*number].0];
-            replica.running.max(replica.handed)
+            replica.running + replica.handed
         };
         let (replica, place) = waiting.remove(ready.min_by_key(load)?);
         replicas.get_mut(&replica).expect("it has connections").handed += 1;
@@ -163,10 +165,6 @@ impl Router {
         check(&offer, engine)?;
         let connection = Connection::new(self, offer.replica);
         connection.serve(channel, &mut message)
-    }
-
-    fn with_replica<T>(&self, replica: u64, work: impl FnOnce(&mut Replica) -> T) -> T {
-        work(self.known.lock().replicas.get_mut(&replica).expect("it has connections"))
     }
 }
 
@@ -199,7 +197,6 @@ impl Drop for Connection<'_> {
         // A query that was handed to it in the last moment.
         let task = self.place.task.lock().take();
         let replica = known.replicas.get_mut(&self.replica).expect("it has connections");
-        replica.handed -= u32::from(task.is_some());
         replica.connections -= 1;
         if replica.connections == 0 {
             known.replicas.remove(&self.replica);
@@ -228,10 +225,9 @@ impl<'r> Connection<'r> {
                         return Err(out_of_turn());
                     };
                     heard = clock::now();
-                    self.router.with_replica(self.replica, |replica| {
-                        (replica.running, replica.replayed, replica.heard) =
-                            (running, Some(replayed), Some(heard));
-                    });
+                    self.note_load(running, replayed);
+                    channel.send(&[b"A"])?;
+                    channel.flush()?;
                     if !is_listed {
                         is_listed = true;
                         self.router.known.lock().waiting.push((self.replica, self.place.clone()));
@@ -250,9 +246,7 @@ impl<'r> Connection<'r> {
             drop(place);
             if let Some(task) = task {
                 is_listed = false;
-                let ran = self.run(&task, channel, message);
-                self.router.with_replica(self.replica, |replica| replica.handed -= 1);
-                if let Err(error) = ran {
+                if let Err(error) = self.run(&task, channel, message) {
                     task.answer.push(Err(error.clone()));
                     return Err(error);
                 }
@@ -261,11 +255,18 @@ impl<'r> Connection<'r> {
         }
     }
 
+    fn note_load(&self, running: u32, replayed: Lsn) {
+        let mut known = self.router.known.lock();
+        let replica = known.replicas.get_mut(&self.replica).expect("it has connections");
+        (replica.running, replica.handed) = (running, 0);
+        (replica.replayed, replica.heard) = (Some(replayed), Some(clock::now()));
+    }
+
     /// Lets the replica run a query. After an error the connection is of no use any more.
     fn run(&self, task: &Task, channel: &mut dyn Channel, message: &mut Vec<u8>) -> Result<()> {
         channel.send(&[b"Q", &task.query])?;
         channel.flush()?;
-        let (mut heard, mut has_rows) = (clock::now(), false);
+        let (mut heard, mut has_begun) = (clock::now(), false);
         loop {
             if task.answer.is_abandoned() {
                 return Err(abandoned());
@@ -276,24 +277,30 @@ impl<'r> Connection<'r> {
                 Received::End | Received::Nothing => return Err(lost()),
             }
             match Answer::decode(message)? {
-                Answer::Rows(image) => {
-                    has_rows = true;
-                    task.answer.push(Ok(Piece::Rows(image)));
+                Answer::Started(time) => {
+                    has_begun = true;
+                    task.answer.push(Ok(Piece::Begun(time)));
                 }
+                Answer::Rows(image) if has_begun => task.answer.push(Ok(Piece::Rows(image))),
                 Answer::Working => {}
-                Answer::End => {
+                // It was sent before the query had come.
+                Answer::Load { running, replayed } if !has_begun => self.note_load(running, replayed),
+                Answer::End if has_begun => {
                     task.answer.push(Ok(Piece::End));
                     return Ok(());
                 }
                 Answer::Error(error) => {
-                    if error.state() == SqlState::QUERY_CANCELED && !has_rows {
-                        self.router
-                            .with_replica(self.replica, |replica| replica.asked_from = Some(task.position));
+                    if error.state() == SqlState::CANNOT_CONNECT_NOW {
+                        let mut known = self.router.known.lock();
+                        let replica = known.replicas.get_mut(&self.replica).expect("it has connections");
+                        replica.asked_from = Some(task.position);
                     }
                     task.answer.push(Err(error));
                     return Ok(());
                 }
-                Answer::Offer(_) | Answer::Load { .. } => return Err(out_of_turn()),
+                Answer::Offer(_) | Answer::Load { .. } | Answer::Rows(_) | Answer::End => {
+                    return Err(out_of_turn());
+                }
             }
             // A client may have taken its time.
             heard = clock::now();

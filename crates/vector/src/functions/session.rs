@@ -20,6 +20,7 @@ pub fn register(builder: &mut RegistryBuilder) {
             found => Ok(found),
         }
     });
+    builder.asks_session("current_setting(text) current_setting(text,bool)");
     builder.scalar::<(), _>("version()", |call, ()| {
         // Clients read the number behind the first word.
         let server = call.context.settings.get("server_version");

@@ -36,8 +36,8 @@ pub struct Registry {
     casts: HashMap<(TypeId, TypeId), Cast>,
     inputs: HashMap<TypeId, FunctionId>,
     outputs: HashMap<TypeId, FunctionId>,
-    /// The functions from outside this crate.
-    added: HashSet<FunctionId>,
+    /// The functions that may ask for the session.
+    asking: HashSet<FunctionId>,
 }
 
 impl Registry {
@@ -51,10 +51,10 @@ impl Registry {
         self.functions.get(&id)
     }
 
-    /// Whether calls of a function may ask for the session and its catalog, beyond its settings and the names of objects: whether it
-    /// was added from outside this crate.
+    /// Whether calls of a function may ask for the session, its catalog or any of its settings, beyond the style of texts and the names
+    /// of objects: those from outside this crate may, and few of this crate.
     pub fn may_ask_session(&self, id: FunctionId) -> bool {
-        self.added.contains(&id)
+        self.asking.contains(&id)
     }
 
     /// All functions of a name, in the order of their oids.
@@ -142,9 +142,18 @@ pub struct RegistryBuilder {
     operators: Vec<Operator>,
     /// How many of the functions are of this crate.
     own: usize,
+    /// Those of them that ask for the session.
+    asking: Vec<FunctionId>,
 }
 
 impl RegistryBuilder {
+    /// Says of functions that have been added that their calls ask for settings of the session by name.
+    pub(crate) fn asks_session(&mut self, signatures: &str) -> &mut RegistryBuilder {
+        let ids = signatures.split_ascii_whitespace().map(|signature| known(signature, b'f', false).id);
+        self.asking.extend(ids);
+        self
+    }
+
     /// Whatever is added from now on is from outside this crate.
     pub(crate) fn end_own(&mut self) {
         self.own = self.functions.len();
@@ -312,7 +321,11 @@ impl RegistryBuilder {
             casts: HashMap::new(),
             inputs: HashMap::new(),
             outputs: HashMap::new(),
-            added: self.functions[self.own..].iter().map(|function| function.id).collect(),
+            asking: self.functions[self.own..]
+                .iter()
+                .map(|function| function.id)
+                .chain(self.asking)
+                .collect(),
         };
         for function in self.functions {
             let function = Arc::new(function);
