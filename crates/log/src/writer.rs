@@ -342,7 +342,7 @@ impl Log {
         let segments =
             Segments::open(disk.clone(), directory, database, file_bytes, begin, last, is_received)?;
         let copy = match is_received {
-            true => Some(LogCopy::open(disk.clone(), directory, database, at)?),
+            true => Some(LogCopy::open(disk.clone(), directory, database, at)?.keep_ends()),
             false => None,
         };
         let (allocated, epoch, retained) = (segments.allocated(), segments.epoch(), segments.begin());
