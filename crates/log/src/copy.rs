@@ -106,13 +106,16 @@ impl LogCopy {
         };
         let mut superfluous = replaced;
         let mut last: Option<Segment> = None;
-        for name in names {
+        // Backwards, so that the segments before the place are not even opened.
+        for name in names.into_iter().rev() {
             match open_segment_to_read(&*copy.disk, directory, name, database)? {
-                // An empty one may be of an epoch that the server does not know. It comes again if not.
-                Found::Segment(segment)
-                    if segment.header.first < at.lsn || segment.header.first == at.lsn && last.is_none() =>
-                {
-                    last = Some(segment);
+                Found::Segment(segment) if segment.header.first <= at.lsn => {
+                    let is_before = segment.header.first < at.lsn;
+                    // An empty one behind it may be of an epoch that the server does not know. It comes again if not.
+                    superfluous.extend(last.replace(segment).map(|empty| empty.header.name()));
+                    if is_before {
+                        break;
+                    }
                 }
                 _ => superfluous.push(name),
             }

@@ -331,14 +331,14 @@ impl Worker {
             let continued = read_run(&*self.disk, &directory).and_then(|run| match run {
                 Some(run) => self.continue_run(&directory, run),
                 // It was being created.
-                None => Err(Error::new(SqlState::UNDEFINED_FILE, "the run has no description")),
+                None => Ok(None),
             });
             match continued {
-                // The log is not retained from there on, or has another history; or what was archived is damaged.
-                Err(error) if is_out_of_reach(&error) || error.state() == SqlState::DATA_CORRUPTED => {
-                    self.note_gap();
-                }
-                opened => return opened,
+                Ok(Some(writing)) => return Ok(writing),
+                Ok(None) => self.note_gap(),
+                // What was archived.
+                Err(error) if error.state() == SqlState::DATA_CORRUPTED => self.note_gap(),
+                Err(error) => return Err(error),
             }
         }
         let (begin, follower) = self.follow_from_now()?;
@@ -368,7 +368,8 @@ impl Worker {
         Ok((begin, self.engine.follow(HOLDER, begin)?))
     }
 
-    fn continue_run(&self, directory: &Path, run: Run) -> Result<Writing> {
+    /// Opens a run where it ends; `None` if the log is not retained from there on, or has another history.
+    fn continue_run(&self, directory: &Path, run: Run) -> Result<Option<Writing>> {
         let log_directory = Folders::of(directory).log;
         let (log, end) = if segment_names(&*self.disk, &log_directory)?.is_empty() {
             let log = LogCopy::create(self.disk.clone(), &log_directory, self.database, run.begin)?;
@@ -381,9 +382,12 @@ impl Worker {
             let end = reader.point();
             (LogCopy::open(self.disk.clone(), &log_directory, self.database, end)?, end)
         };
-        let follower = self.engine.follow(HOLDER, end)?;
+        let follower = match self.engine.follow(HOLDER, end) {
+            Err(error) if is_out_of_reach(&error) => return Ok(None),
+            followed => followed?,
+        };
         self.shared.status.lock().position = Some(end.lsn);
-        Ok(Writing::new(directory.to_owned(), Run { end, ..run }, log, follower))
+        Ok(Some(Writing::new(directory.to_owned(), Run { end, ..run }, log, follower)))
     }
 
     fn note_gap(&mut self) {
