@@ -1,6 +1,6 @@
 //! A file that is read: mostly from its beginning to its end, so that what follows is requested before it is needed.
 //!
-//! The first bytes arrive with the opening. Reading on in order doubles what is requested ahead, up to 16 MiB in several requests at
+//! The first bytes arrive with the opening. Of a large file only its header is kept until it is read: a log has many segments. Reading on in order doubles what is requested ahead, up to 16 MiB in several requests at
 //! once, so that the network limits it and not the time of a request. Reading elsewhere begins anew.
 
 use crate::error::failed;
@@ -74,6 +74,9 @@ impl ReadFile {
         };
         let ((length, bytes), further) = store.run("open", &key, LONGEST, opening)?;
         let pieces = pieces::all(&store.shown(&key), length, &further)?;
+        let is_whole = bytes.len() as u64 == pieces.last().map_or(0, Piece::end);
+        let header = bytes.len().min(store.sizes.header as usize);
+        let bytes = if is_whole { bytes } else { Bytes::copy_from_slice(&bytes[..header]) };
         let none = Chunk { begin: 0, bytes: Bytes::new() };
         let state = State {
             read: [Chunk { begin: 0, bytes }, none],

@@ -35,6 +35,8 @@ pub(crate) struct Sizes {
     pub kept: u64,
     /// How much is read with the opening of a file: see [`reading`](crate::reading).
     pub first: u64,
+    /// How much of that is kept if the file has more: many files are opened for their headers.
+    pub header: u64,
     /// The most that one request reads.
     pub chunk: u64,
     /// How much is requested ahead after the beginning or another place, and at most.
@@ -50,6 +52,7 @@ impl Sizes {
         large_part: 64 << 20,
         kept: 64 << 10,
         first: 256 << 10,
+        header: 4 << 10,
         chunk: 4 << 20,
         least_ahead: 1 << 20,
         most_ahead: 16 << 20,
@@ -62,6 +65,7 @@ impl Sizes {
         large_part: 24_000,
         kept: 8192,
         first: 500,
+        header: 100,
         chunk: 5000,
         least_ahead: 2000,
         most_ahead: 20_000,
