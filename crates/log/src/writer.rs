@@ -741,6 +741,14 @@ impl Log {
         Ok(self.shared.pins.add(pinned))
     }
 
+    /// Retains all of the log that is retained now, with the files that its groups name.
+    pub fn pin_all(&self, holder: &str) -> Pin {
+        // Nothing is removed meanwhile.
+        let removed = self.shared.removed.lock();
+        let (holder, files) = (holder.to_owned(), Vec::new());
+        self.shared.pins.add(Pinned { holder, position: removed.gone, files, is_broken: false })
+    }
+
     /// What pins retain.
     pub fn pinned(&self) -> Vec<Pinned> {
         self.shared.pins.list()

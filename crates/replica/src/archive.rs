@@ -27,8 +27,8 @@ use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::format::SegmentName;
-use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Reader, SegmentHeader, Waited};
-use firn_txn::{DatabaseFile, Engine, Folders, PinnedCheckpoint, check_files_named_by, files_named_by};
+use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Pin, Reader, SegmentHeader, Waited};
+use firn_txn::{DatabaseFile, Engine, Folders, check_files_named_by, files_named_by};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -166,7 +166,7 @@ impl Archiver {
             Err(error) if medium == Medium::Objects && may_pass(&error) => {
                 worker.note_failure(&error, None);
                 let begin = worker.engine.log_point()?;
-                worker.retained = Some((worker.engine.pin_checkpoint(HOLDER)?, begin));
+                worker.retained = Some((worker.engine.pin_log(HOLDER)?, begin));
                 None
             }
             opened => Some(opened?),
@@ -222,8 +222,8 @@ struct Worker {
     folder: PathBuf,
     /// `None` before it is held, and once another server has taken it over.
     lock: Option<DiskLock>,
-    /// What is retained before a run is open for the first time, and where the log ended then.
-    retained: Option<(PinnedCheckpoint, LogPoint)>,
+    /// What is retained before a run is open for the first time, which may continue an older one, and where the log ended then.
+    retained: Option<(Pin, LogPoint)>,
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
