@@ -14,6 +14,7 @@
 use crate::error::{failed, slow};
 use crate::pieces;
 use crate::store::{LONGEST_CHANGE, Store};
+use bytes::Bytes;
 use firn_base::clock::{self, Instant};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Condvar, Mutex, Weak};
@@ -37,6 +38,10 @@ struct Content {
     holder: u64,
     process: Process,
     duration_ms: u64,
+    /// How often it was to be renewed. So the holder writes nothing twice: a condition is one on the tag of the object, which may be a
+    /// hash of its content, as that of S3 is.
+    #[serde(default)]
+    renewal: u64,
 }
 
 /// A process of a machine.
@@ -115,6 +120,8 @@ struct Shared {
 
 struct State {
     version: UpdateVersion,
+    /// The number of the last request that has begun.
+    renewal: u64,
     /// When the last request began that has succeeded.
     renewed: Instant,
     is_lost: bool,
@@ -133,7 +140,7 @@ impl Lease {
     pub fn take(store: &Arc<Store>, key: &Key, duration: Duration) -> Result<Lease> {
         let holder = Random::from_entropy().next_u64() | 1;
         let duration_ms = duration.as_millis() as u64;
-        let content = Content { holder, process: Process::own(), duration_ms };
+        let content = Content { holder, process: Process::own(), duration_ms, renewal: 0 };
         let begun = clock::now();
         for _ in 0..TRIES {
             let written = match read(store, key)? {
@@ -158,7 +165,13 @@ impl Lease {
                 directory: key.parent().unwrap_or_default(),
                 content,
                 duration,
-                state: Mutex::new(State { version, renewed: begun, is_lost: false, is_stopping: false }),
+                state: Mutex::new(State {
+                    version,
+                    renewal: 0,
+                    renewed: begun,
+                    is_lost: false,
+                    is_stopping: false,
+                }),
                 stopping: Condvar::new(),
             });
             store.leases.add(&shared);
@@ -188,7 +201,8 @@ impl Drop for Lease {
         let state = self.shared.state.lock();
         if !state.is_lost {
             // If this fails, it expires.
-            let released = Content { holder: 0, ..self.shared.content.clone() };
+            let renewal = state.renewal + 1;
+            let released = Content { holder: 0, renewal, ..self.shared.content.clone() };
             let mode = PutMode::Update(state.version.clone());
             let _ = write(&self.store, &self.shared.key, &released, mode);
         }
@@ -223,9 +237,11 @@ impl Shared {
                 return;
             }
             let mode = PutMode::Update(state.version.clone());
+            state.renewal += 1;
+            let content = Content { renewal: state.renewal, ..self.content.clone() };
             drop(state);
             let begun = clock::now();
-            let renewed = write(store, &self.key, &self.content, mode);
+            let renewed = write(store, &self.key, &content, mode);
             state = self.state.lock();
             match renewed {
                 Ok(Written::As(version)) => (state.version, state.renewed) = (version, begun),
@@ -252,7 +268,7 @@ fn read(store: &Store, key: &Key) -> Result<Option<(Content, ObjectMeta)>> {
     };
     let content = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
         let process = Process { host: String::new(), id: 0, started: 0, machine: String::new() };
-        Content { holder: 1, process, duration_ms: DURATION.as_millis() as u64 }
+        Content { holder: 1, process, duration_ms: DURATION.as_millis() as u64, renewal: 0 }
     });
     Ok(Some((content, meta)))
 }
@@ -262,29 +278,34 @@ fn version_of(meta: &ObjectMeta) -> UpdateVersion {
 }
 
 /// Writes the object on a condition.
-fn write(store: &Store, key: &Key, content: &Content, mode: PutMode) -> Result<Written> {
-    let bytes = serde_json::to_vec(content).expect("it has names and numbers");
-    let is_create = mode == PutMode::Create;
-    let put = store.objects.put_opts(key, PutPayload::from(bytes), mode.into());
-    match store.try_run(LONGEST_CHANGE, put) {
-        Some(Ok(put)) => Ok(Written::As(put.into())),
-        Some(Err(
-            object_store::Error::AlreadyExists { .. }
-            | object_store::Error::Precondition { .. }
-            | object_store::Error::NotModified { .. },
-        )) if is_create => Ok(Written::Refused),
-        // It may be what this very request has written, which the library has repeated then.
-        Some(Err(object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. })) => {
-            match read(store, key)? {
-                Some((found, meta)) if found == *content => Ok(Written::As(version_of(&meta))),
-                _ => Ok(Written::Refused),
+fn write(store: &Store, key: &Key, content: &Content, mut mode: PutMode) -> Result<Written> {
+    use object_store::Error as E;
+    let bytes = Bytes::from(serde_json::to_vec(content).expect("it has names and numbers"));
+    loop {
+        let is_create = mode == PutMode::Create;
+        let put = store.objects.put_opts(key, PutPayload::from(bytes.clone()), mode.into());
+        match store.try_run(LONGEST_CHANGE, put) {
+            Some(Ok(put)) => return Ok(Written::As(put.into())),
+            Some(Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. }))
+                if is_create =>
+            {
+                return Ok(Written::Refused);
             }
+            Some(Err(E::Precondition { .. } | E::NotModified { .. })) => match read(store, key)? {
+                // This very request has written it, which the library has repeated then.
+                Some((found, meta)) if found == *content => return Ok(Written::As(version_of(&meta))),
+                // An earlier one has, which was given up and has arrived. That is no renewal as of now.
+                Some((found, meta)) if found.holder == content.holder && found.holder != 0 => {
+                    mode = PutMode::Update(version_of(&meta));
+                }
+                _ => return Ok(Written::Refused),
+            },
+            Some(Err(E::NotSupported { .. } | E::NotImplemented { .. })) => {
+                return Err(unsupported(&store.shown(key)));
+            }
+            Some(Err(error)) => return Err(failed("lock", &store.shown(key), &error)),
+            None => return Err(slow("lock", &store.shown(key))),
         }
-        Some(Err(object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. })) => {
-            Err(unsupported(&store.shown(key)))
-        }
-        Some(Err(error)) => Err(failed("lock", &store.shown(key), &error)),
-        None => Err(slow("lock", &store.shown(key))),
     }
 }
 
