@@ -15,7 +15,7 @@ use crate::error::{failed, slow};
 use crate::pieces;
 use crate::store::{LONGEST_CHANGE, Store};
 use bytes::Bytes;
-use firn_base::clock::{self, Instant};
+use firn_base::clock;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Condvar, Mutex, Weak};
 use firn_base::thread::{self, JoinHandle};
@@ -122,8 +122,8 @@ struct State {
     version: UpdateVersion,
     /// The number of the last request that has begun.
     renewal: u64,
-    /// When the last request began that has succeeded.
-    renewed: Instant,
+    /// When the last request began that has succeeded, by [`clock::boot_micros`]: while the machine sleeps, the lease expires.
+    renewed: u64,
     is_lost: bool,
     is_stopping: bool,
 }
@@ -141,7 +141,7 @@ impl Lease {
         let holder = Random::from_entropy().next_u64() | 1;
         let duration_ms = duration.as_millis() as u64;
         let content = Content { holder, process: Process::own(), duration_ms, renewal: 0 };
-        let begun = clock::now();
+        let begun = clock::boot_micros();
         for _ in 0..TRIES {
             let written = match read(store, key)? {
                 None => write(store, key, &content, PutMode::Create)?,
@@ -220,7 +220,8 @@ impl Shared {
             return Err(Error::new(SqlState::OBJECT_IN_USE, message)
                 .with_detail("This one had not renewed it in time."));
         }
-        if state.renewed.elapsed() > self.duration / 3 {
+        let since = clock::boot_micros().saturating_sub(state.renewed);
+        if Duration::from_micros(since) > self.duration / 3 {
             let message = format!("the lock \"{}\" cannot be renewed", self.shown);
             return Err(Error::new(SqlState::IO_ERROR, message)
                 .with_detail("Another process may take it over.")
@@ -240,7 +241,7 @@ impl Shared {
             state.renewal += 1;
             let content = Content { renewal: state.renewal, ..self.content.clone() };
             drop(state);
-            let begun = clock::now();
+            let begun = clock::boot_micros();
             let renewed = write(store, &self.key, &content, mode);
             state = self.state.lock();
             match renewed {
