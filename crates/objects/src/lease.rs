@@ -16,6 +16,7 @@ use crate::pieces;
 use crate::store::{LONGEST_CHANGE, Store};
 use bytes::Bytes;
 use firn_base::clock;
+use firn_base::process;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Condvar, Mutex, Weak};
 use firn_base::thread::{self, JoinHandle};
@@ -51,30 +52,39 @@ struct Process {
     id: u32,
     /// When it was started, in ticks of the machine's clock. Another process may get its id.
     started: u64,
-    /// The machine since it was booted, and the namespace of process ids.
+    /// The machine since it was booted, and the namespace of process ids; empty if one of them is unknown.
     machine: String,
 }
 
 impl Process {
     fn own() -> Process {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let boot = read("/proc/sys/kernel/random/boot_id");
+        let namespace = std::fs::read_link("/proc/self/ns/pid").ok().filter(|_| !boot.is_empty());
         let id = std::process::id();
         Process {
             host: read("/proc/sys/kernel/hostname"),
             id,
             started: started(id).unwrap_or(0),
-            machine: format!("{} {}", read("/proc/sys/kernel/random/boot_id"), namespace.display()),
+            machine: namespace
+                .map_or_else(String::new, |namespace| format!("{boot} {}", namespace.display())),
         }
     }
 
     /// Whether it is known to have ended.
     fn has_ended(&self, own: &Process) -> bool {
-        self.started != 0 && self.machine == own.machine && started(self.id) != Some(self.started)
+        self.started != 0
+            && self.machine == own.machine
+            && !self.machine.is_empty()
+            && match started(self.id) {
+                Some(started) => started != self.started,
+                // It may belong to somebody else.
+                None => process::is_missing(self.id),
+            }
     }
 }
 
-/// When a process was started; `None` if there is none of this id.
+/// When a process was started; `None` if there is none of this id, or it cannot be read.
 fn started(id: u32) -> Option<u64> {
     let line = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name before it may have spaces. See proc(5): it is the 22nd field.
@@ -355,7 +365,11 @@ mod tests {
         assert!(running.has_ended(&own));
         // Another process has its id, or it is of another machine.
         assert!(Process { started: own.started + 1, ..own.clone() }.has_ended(&own));
-        let elsewhere = Process { machine: "elsewhere".to_owned(), ..running };
+        let elsewhere = Process { machine: "elsewhere".to_owned(), ..running.clone() };
         assert!(!elsewhere.has_ended(&own));
+        // What is unknown proves nothing.
+        let unknown = |process: Process| Process { machine: String::new(), ..process };
+        assert!(!unknown(running.clone()).has_ended(&unknown(own.clone())));
+        assert!(!Process { started: 0, ..running }.has_ended(&own));
     }
 }
