@@ -7,11 +7,13 @@
 //! ```
 //! A new piece becomes visible as a whole by a sync. One that is small then stays in the buffer, and is written again by the next
 //! sync, with what was added: so a file that grows by small amounts does not become many objects. A large one is complete.
+//! It is uploaded in parts, whose time is not that of a change.
 //!
 //! A file that is created takes the place of an existing one by its first sync.
 
+use crate::error::failed;
 use crate::pieces::{self, Piece};
-use crate::store::{LONGEST, LONGEST_CHANGE, Store, list_all};
+use crate::store::{LONGEST, LONGEST_TRANSFER, Store, list_all};
 use bytes::Bytes;
 use firn_base::disk::DiskFile;
 use firn_base::sync::{Arc, Mutex};
@@ -21,7 +23,7 @@ use object_store::{MultipartUpload, ObjectMeta, ObjectStoreExt, PutPayload};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How many parts are sent at once.
+/// How many parts of one file are in memory while they are sent.
 const PARTS_AT_ONCE: usize = 4;
 /// How long the removal of an upload may take that was not completed.
 const LONGEST_ABORT: Duration = Duration::from_secs(5);
@@ -144,12 +146,18 @@ impl ObjectFile {
         let upload = state.upload.as_mut().expect("it has begun");
         while upload.running.len() >= PARTS_AT_ONCE {
             let oldest = upload.running.remove(0);
-            self.store.run("write", &key, LONGEST, joined(oldest))?;
+            self.wait_for(oldest, &key)?;
         }
         let sending = upload.upload.put_part(PutPayload::from(part));
-        upload.running.push(self.store.spawn(sending));
+        upload.running.push(self.store.send(sending));
         upload.parts += 1;
         Ok(())
+    }
+
+    /// Waits for a part, which takes a bounded time.
+    fn wait_for(&self, part: JoinHandle<object_store::Result<()>>, key: &Key) -> Result<()> {
+        let sent = self.store.wait(joined(part));
+        sent.map_err(|error| failed("write", &self.store.shown(key), &error))
     }
 
     /// Completes the upload of the piece that is being written.
@@ -159,12 +167,12 @@ impl ObjectFile {
         if !last.is_empty() {
             self.send(state, last)?;
         }
-        let upload = state.upload.as_mut().expect("the caller has seen it");
+        let upload = state.upload.as_mut().expect("it was there, or its only part has begun it");
         for part in upload.running.drain(..) {
-            self.store.run("write", &key, LONGEST, joined(part))?;
+            self.wait_for(part, &key)?;
         }
         self.store.leases.check(&key)?;
-        self.store.run("write", &key, LONGEST_CHANGE, upload.upload.complete())?;
+        self.store.run("write", &key, LONGEST, upload.upload.complete())?;
         state.upload = None;
         Ok(())
     }
@@ -204,7 +212,7 @@ impl ObjectFile {
     }
 
     fn remove_stale(&self, stale: JoinHandle<object_store::Result<Vec<ObjectMeta>>>) -> Result<()> {
-        let listed = self.store.run("list", &pieces::prefix(&self.key), LONGEST, joined(stale))?;
+        let listed = self.store.run("list", &pieces::prefix(&self.key), LONGEST_TRANSFER, joined(stale))?;
         for piece in pieces::further(&listed).iter().rev() {
             self.store.delete(&pieces::key(&self.key, piece.begin))?;
         }
@@ -323,7 +331,7 @@ impl DiskFile for ObjectFile {
             removed?;
         }
         let key = pieces::key(&self.key, state.begin);
-        if state.upload.is_some() {
+        if state.upload.is_some() || state.buffer.len() as u64 > self.store.sizes.single {
             let completed = self.complete(state);
             state.is_broken = completed.is_err();
             completed?;

@@ -9,11 +9,11 @@
 //!                                                                        └──another has taken it──▶ lost
 //! ```
 //! Invariant: in the states *doubtful* and *lost* nothing below the directory of the lock is changed. A change that began before ends
-//! before the lease expires ([`LONGEST_CHANGE`]), unless the store delays it.
+//! before the lease expires ([`LONGEST`]), unless the store delays it.
 
 use crate::error::{failed, slow};
 use crate::pieces;
-use crate::store::{LONGEST_CHANGE, Store};
+use crate::store::{LONGEST, Store};
 use bytes::Bytes;
 use firn_base::clock;
 use firn_base::process;
@@ -271,7 +271,7 @@ fn read(store: &Store, key: &Key) -> Result<Option<(Content, ObjectMeta)>> {
         let meta = found.meta.clone();
         Ok((found.bytes().await?, meta))
     };
-    let (bytes, meta) = match store.try_run(LONGEST_CHANGE, read) {
+    let (bytes, meta) = match store.try_run(LONGEST, read) {
         Some(Ok(found)) => found,
         Some(Err(object_store::Error::NotFound { .. })) => return Ok(None),
         Some(Err(error)) => return Err(failed("read", &store.shown(key), &error)),
@@ -295,7 +295,7 @@ fn write(store: &Store, key: &Key, content: &Content, mut mode: PutMode) -> Resu
     loop {
         let is_create = mode == PutMode::Create;
         let put = store.objects.put_opts(key, PutPayload::from(bytes.clone()), mode.into());
-        match store.try_run(LONGEST_CHANGE, put) {
+        match store.try_run(LONGEST, put) {
             Some(Ok(put)) => return Ok(Written::As(put.into())),
             Some(Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. }))
                 if is_create =>
@@ -327,9 +327,9 @@ fn is_free(store: &Store, key: &Key, found: &Content, meta: &ObjectMeta, own: &P
     }
     // The store's time is that of an object that is written now.
     let probe = pieces::prefix(key).join(format!("now-{:016x}", Random::from_entropy().next_u64()));
-    store.run("write", &probe, LONGEST_CHANGE, store.objects.put(&probe, PutPayload::new()))?;
+    store.run("write", &probe, LONGEST, store.objects.put(&probe, PutPayload::new()))?;
     let now = store.head(&probe);
-    let _ = store.try_run(LONGEST_CHANGE, store.objects.delete(&probe));
+    let _ = store.try_run(LONGEST, store.objects.delete(&probe));
     let age = now?.map(|now| now.last_modified - meta.last_modified);
     Ok(age.is_some_and(|age| age.num_milliseconds() > found.duration_ms as i64))
 }

@@ -5,19 +5,22 @@ use crate::error::cause;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{Arc, OnceLock};
 use firn_base::{Error, Result, SqlState};
-use object_store::aws::AmazonS3Builder;
-use object_store::azure::MicrosoftAzureBuilder;
-use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::path::Path as Key;
-use object_store::{BackoffConfig, ObjectStore, ObjectStoreScheme, RetryConfig};
+use object_store::{BackoffConfig, ClientConfigKey, ObjectStore, ObjectStoreScheme, RetryConfig};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
 /// A request that fails is repeated so often, …
 const RETRIES: usize = 10;
-/// … and not after this time.
-const RETRY_TIME: Duration = Duration::from_secs(20);
+/// … and not after this time. One that has timed out is repeated once.
+const RETRY_TIME: Duration = Duration::from_secs(TRY_SECONDS + 10);
+/// How long one try may take: the library's 30 seconds are too short for 8 MiB over a slow network. Requests without data are given up
+/// earlier: see [`store`](crate::store).
+const TRY_SECONDS: u64 = 280;
 
 /// The disk and the directory of a place: a path, or a URL as `s3://bucket/path`. Credentials and endpoints are those of the
 /// environment. Nothing is requested yet.
@@ -76,16 +79,19 @@ fn store(scheme: &ObjectStoreScheme, url: &Url) -> object_store::Result<Option<A
         max_retries: RETRIES,
         retry_timeout: RETRY_TIME,
     };
-    let url = url.as_str();
+    let (url, timeout, longest) = (url.as_str(), ClientConfigKey::Timeout, format!("{TRY_SECONDS}s"));
     Ok(match scheme {
         ObjectStoreScheme::AmazonS3 => {
-            Some(Arc::new(AmazonS3Builder::from_env().with_url(url).with_retry(retry).build()?))
+            let builder = AmazonS3Builder::from_env().with_url(url).with_retry(retry);
+            Some(Arc::new(builder.with_config(AmazonS3ConfigKey::Client(timeout), longest).build()?))
         }
         ObjectStoreScheme::GoogleCloudStorage => {
-            Some(Arc::new(GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry).build()?))
+            let builder = GoogleCloudStorageBuilder::from_env().with_url(url).with_retry(retry);
+            Some(Arc::new(builder.with_config(GoogleConfigKey::Client(timeout), longest).build()?))
         }
         ObjectStoreScheme::MicrosoftAzure => {
-            Some(Arc::new(MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry).build()?))
+            let builder = MicrosoftAzureBuilder::from_env().with_url(url).with_retry(retry);
+            Some(Arc::new(builder.with_config(AzureConfigKey::Client(timeout), longest).build()?))
         }
         _ => None,
     })
@@ -109,6 +115,7 @@ fn invalid(url: &str, why: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firn_base::disk::Medium;
 
     #[test]
     fn the_root_of_a_store_precedes_the_path_in_it() {
@@ -161,5 +168,11 @@ mod tests {
             assert_eq!(error.state(), SqlState::INVALID_PARAMETER_VALUE, "{place}");
             assert!(!format!("{error:?} {error}").contains("secret"), "{error:?}");
         }
+    }
+
+    #[test]
+    fn a_store_of_s3_is_opened_with_our_time_limits() {
+        let (disk, directory) = open(Path::new("s3://bucket/a/b")).unwrap();
+        assert_eq!((disk.medium(), directory.to_str()), (Medium::Objects, Some("s3://bucket/a/b")));
     }
 }

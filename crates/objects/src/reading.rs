@@ -5,7 +5,7 @@
 
 use crate::error::failed;
 use crate::pieces::{self, Piece};
-use crate::store::{LONGEST, Store, list_all};
+use crate::store::{LONGEST_TRANSFER, Store, list_all};
 use bytes::Bytes;
 use firn_base::disk::DiskFile;
 use firn_base::sync::{Arc, Mutex};
@@ -72,7 +72,7 @@ impl ReadFile {
                 tokio::join!(first_bytes(objects, &key, store.sizes.first), list_all(objects, &further));
             Ok((first?, further?))
         };
-        let ((length, bytes), further) = store.run("open", &key, LONGEST, opening)?;
+        let ((length, bytes), further) = store.run("open", &key, LONGEST_TRANSFER, opening)?;
         let pieces = pieces::all(&store.shown(&key), length, &further)?;
         let is_whole = bytes.len() as u64 == pieces.last().map_or(0, Piece::end);
         let header = bytes.len().min(store.sizes.header as usize);
@@ -117,7 +117,7 @@ impl ReadFile {
         let mut next = state.requested.pop_front().expect("it is before the end");
         // While it arrives, those after it are requested.
         self.request(state, next.end);
-        let arrived = self.store.wait(async { tokio::time::timeout(LONGEST, &mut next.task).await });
+        let arrived = self.store.wait(async { tokio::time::timeout(LONGEST_TRANSFER, &mut next.task).await });
         let shown = self.store.shown(&self.key);
         let bytes = match arrived {
             Ok(Ok(bytes)) => bytes.map_err(|error| failed("read", &shown, &error))?,

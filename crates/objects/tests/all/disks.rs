@@ -5,6 +5,7 @@ use firn_base::SqlState;
 use firn_base::disk::{Disk, DiskFile, Medium};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
+use firn_base::thread;
 use firn_objects::ObjectDisk;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -335,4 +336,24 @@ fn a_large_file_is_read_by_few_requests() {
     }
     let (after, _) = store.requests();
     assert!(after - before <= 16, "{}", after - before);
+}
+
+/// So that a slow network is shared among few, and each part arrives in time.
+#[test]
+fn few_parts_are_sent_at_once_of_however_many_files() {
+    let store = Faults::default();
+    let disk = store.disk();
+    let names: Vec<String> = (0..6).map(|number| format!("/d/{number}")).collect();
+    thread::for_each("test", names.len(), &names, |name| {
+        let file = disk.create(Path::new(name))?;
+        for at in 0..20 {
+            file.write_at(&[7; 10_000], at * 10_000)?;
+        }
+        file.sync()
+    })
+    .unwrap();
+    assert!((2..=4).contains(&store.most_sending()), "{}", store.most_sending());
+    for name in &names {
+        assert_eq!((&*disk as &dyn Disk).read(Path::new(name)).unwrap(), [7; 200_000]);
+    }
 }

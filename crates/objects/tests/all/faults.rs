@@ -39,6 +39,9 @@ struct Plan {
     has_content_tags: AtomicBool,
     /// How many writes are done and reported as failed.
     lost_replies: AtomicU64,
+    /// How many parts are being sent, and the most that were at once.
+    sending: AtomicU64,
+    most_sending: AtomicU64,
     /// What happens before the request of this number.
     hook: Mutex<Option<(u64, Hook)>>,
 }
@@ -62,6 +65,8 @@ impl Default for Plan {
             is_unconditional: AtomicBool::new(false),
             has_content_tags: AtomicBool::new(false),
             lost_replies: AtomicU64::new(0),
+            sending: AtomicU64::new(0),
+            most_sending: AtomicU64::new(0),
             hook: Mutex::new(None),
         }
     }
@@ -149,6 +154,11 @@ impl Faults {
     /// How many more replies will be lost.
     pub fn replies_to_lose(&self) -> u64 {
         self.plan.lost_replies.load(Ordering::SeqCst)
+    }
+
+    /// How many parts were sent at once, at most.
+    pub fn most_sending(&self) -> u64 {
+        self.plan.most_sending.load(Ordering::SeqCst)
     }
 
     /// Calls `hook` before the request that is made after so many others.
@@ -279,7 +289,16 @@ struct Upload {
 impl MultipartUpload for Upload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         match self.plan.request(true) {
-            Ok(()) => self.inner.put_part(data),
+            Ok(()) => {
+                let (part, plan) = (self.inner.put_part(data), self.plan.clone());
+                Box::pin(async move {
+                    let sending = plan.sending.fetch_add(1, Ordering::SeqCst) + 1;
+                    plan.most_sending.fetch_max(sending, Ordering::SeqCst);
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    plan.sending.fetch_sub(1, Ordering::SeqCst);
+                    part.await
+                })
+            }
             Err(error) => Box::pin(async move { Err(error) }),
         }
     }
