@@ -7,7 +7,7 @@ use crate::file::ObjectFile;
 use crate::lease::{self, Lease};
 use crate::pieces;
 use crate::reading::ReadFile;
-use crate::store::{LONGEST, Sizes, Store};
+use crate::store::{LONGEST, Sizes, Store, version_of};
 use firn_base::disk::{Disk, DiskFile, DiskLock, Medium};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
@@ -102,7 +102,7 @@ impl Disk for ObjectDisk {
         let first = self.store.head(&key)?.ok_or_else(|| self.missing("open file", &key))?;
         let further = self.store.list_all(&pieces::prefix(&key))?;
         let pieces = pieces::all(&self.store.shown(&key), first.size, &further)?;
-        Ok(Arc::new(ObjectFile::open(self.store.clone(), key, pieces)?))
+        Ok(Arc::new(ObjectFile::open(self.store.clone(), key, pieces, version_of(&first))?))
     }
 
     fn open_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {

@@ -13,7 +13,7 @@
 
 use crate::error::{failed, slow};
 use crate::pieces;
-use crate::store::{LONGEST, Store};
+use crate::store::{LONGEST, Store, version_of};
 use bytes::Bytes;
 use firn_base::clock;
 use firn_base::process;
@@ -282,10 +282,6 @@ fn read(store: &Store, key: &Key) -> Result<Option<(Content, ObjectMeta)>> {
         Content { holder: 1, process, duration_ms: DURATION.as_millis() as u64, renewal: 0 }
     });
     Ok(Some((content, meta)))
-}
-
-fn version_of(meta: &ObjectMeta) -> UpdateVersion {
-    UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
 }
 
 /// Writes the object on a condition.

@@ -12,7 +12,9 @@ use firn_base::{Error, Result, SqlState};
 use futures::StreamExt;
 use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
+};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
@@ -70,7 +72,7 @@ impl Sizes {
     /// For tests, so that files have many pieces, parts and requests.
     pub const SMALL: Sizes = Sizes {
         piece: 1000,
-        single: 9000,
+        single: 16_000,
         part: 16_000,
         small_parts: 3,
         large_part: 24_000,
@@ -193,20 +195,34 @@ impl Store {
         Ok(found)
     }
 
-    /// Part of an object.
-    pub fn get(&self, key: &Key, range: Range<u64>) -> Result<Bytes> {
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        self.run("read", key, LONGEST_TRANSFER, self.objects.get_range(key, range))
+    /// Part of an object, which is not empty, and the object's version.
+    pub fn get(&self, key: &Key, range: Range<u64>) -> Result<(Bytes, UpdateVersion)> {
+        let options = GetOptions::new().with_range(Some(GetRange::Bounded(range)));
+        let request = async {
+            let found = self.objects.get_opts(key, options).await?;
+            let version = version_of(&found.meta);
+            Ok((found.bytes().await?, version))
+        };
+        self.run("read", key, LONGEST_TRANSFER, request)
     }
 
-    /// Writes an object, replacing one of that name.
-    pub fn put(&self, key: &Key, bytes: Bytes) -> Result<()> {
+    /// Writes an object on a condition. Returns its version. Error: 58030 if the condition is not met.
+    pub fn put(&self, key: &Key, bytes: Bytes, mode: PutMode) -> Result<UpdateVersion> {
+        use object_store::Error as E;
         let _permit = self.wait(self.sending.acquire()).expect("it is not closed");
         self.leases.check(key)?;
-        let put = self.objects.put(key, PutPayload::from_bytes(bytes));
-        self.run("write", key, LONGEST, put).map(drop)
+        let put = self.objects.put_opts(key, PutPayload::from_bytes(bytes.clone()), mode.into());
+        match self.try_run(LONGEST, put) {
+            Some(Ok(put)) => Ok(put.into()),
+            Some(Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. })) => {
+                let whole = 0..(bytes.len() as u64).max(1);
+                let (found, version) = self.get(key, whole)?;
+                // This very request has written it, which the library has repeated then.
+                if found == bytes { Ok(version) } else { Err(replaced(&self.shown(key))) }
+            }
+            Some(Err(error)) => Err(self.failed("write", key, Some(error))),
+            None => Err(self.failed("write", key, None)),
+        }
     }
 
     /// Removes an object, if it is there.
@@ -224,6 +240,21 @@ impl Store {
             None => slow(operation, &self.shown(key)),
         }
     }
+}
+
+/// The version of an object, for a condition.
+pub(crate) fn version_of(meta: &ObjectMeta) -> UpdateVersion {
+    UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
+}
+
+#[cold]
+fn replaced(shown: &str) -> Error {
+    let message = format!("could not write \"{shown}\": it has changed meanwhile");
+    Error::new(SqlState::IO_ERROR, message)
+        .with_detail(
+            "A request that was given up has arrived later, or another process has written the object.",
+        )
+        .with_hint("Try again.")
 }
 
 /// The library's error of a request that takes too long.

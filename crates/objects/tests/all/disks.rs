@@ -357,3 +357,47 @@ fn few_parts_are_sent_at_once_of_however_many_files() {
         assert_eq!((&*disk as &dyn Disk).read(Path::new(name)).unwrap(), [7; 200_000]);
     }
 }
+
+/// A request to write is given up and arrives after the file has grown.
+#[test]
+fn a_late_request_does_not_put_less_in_the_place_of_more() {
+    for begin in [0, 2000] {
+        let store = Faults::default();
+        let disk = store.disk();
+        let path = Path::new("/log/segment");
+        let mut content: Vec<u8> = (0..begin).map(|number| number as u8).collect();
+        let file = disk.create(path).unwrap();
+        file.write_at(&content, 0).unwrap();
+        file.sync().unwrap();
+        for round in 0..4_u8 {
+            // As an archive does after an error: it opens the file again.
+            let file = disk.open(path).unwrap();
+            file.write_at(&[round; 100], content.len() as u64).unwrap();
+            store.hold_back(1);
+            assert_eq!(file.sync().unwrap_err().state(), SqlState::IO_ERROR);
+            let file = disk.open(path).unwrap();
+            assert_eq!(file.len().unwrap(), content.len() as u64);
+            content.extend([round; 150]);
+            file.write_at(&[round; 150], file.len().unwrap()).unwrap();
+            file.sync().unwrap();
+            store.write_late();
+            assert_eq!((&*disk as &dyn Disk).read(path).unwrap(), content, "{begin}, {round}");
+        }
+    }
+}
+
+/// The store has written what it reports as failed: the library sends it again, which is refused.
+#[test]
+fn a_request_that_has_arrived_unseen_can_be_repeated() {
+    let store = Faults::default();
+    let disk = store.disk();
+    let path = Path::new("/log/segment");
+    let file = disk.create(path).unwrap();
+    for round in 0..30_u64 {
+        file.write_at(&[round as u8; 100], round * 100).unwrap();
+        store.lose_replies(1);
+        assert!(file.sync().is_err());
+        file.sync().unwrap();
+        assert_eq!((&*disk as &dyn Disk).read(path).unwrap().len() as u64, (round + 1) * 100);
+    }
+}

@@ -39,6 +39,9 @@ struct Plan {
     has_content_tags: AtomicBool,
     /// How many writes are done and reported as failed.
     lost_replies: AtomicU64,
+    /// How many writes are reported as failed and are done later, and these.
+    held_back: AtomicU64,
+    late: Mutex<Vec<(Path, PutPayload, PutOptions)>>,
     /// How many parts are being sent, and the most that were at once.
     sending: AtomicU64,
     most_sending: AtomicU64,
@@ -65,6 +68,8 @@ impl Default for Plan {
             is_unconditional: AtomicBool::new(false),
             has_content_tags: AtomicBool::new(false),
             lost_replies: AtomicU64::new(0),
+            held_back: AtomicU64::new(0),
+            late: Mutex::default(),
             sending: AtomicU64::new(0),
             most_sending: AtomicU64::new(0),
             hook: Mutex::new(None),
@@ -156,6 +161,19 @@ impl Faults {
         self.plan.lost_replies.load(Ordering::SeqCst)
     }
 
+    /// Reports the next `count` writes as failed.
+    pub fn hold_back(&self, count: u64) {
+        self.plan.held_back.store(count, Ordering::SeqCst);
+    }
+
+    /// Does the writes that were held back.
+    pub fn write_late(&self) {
+        for (location, payload, options) in self.plan.late.lock().drain(..) {
+            // Nobody learns how it ends.
+            let _ = futures::executor::block_on(self.inner.put_opts(&location, payload, options));
+        }
+    }
+
     /// How many parts were sent at once, at most.
     pub fn most_sending(&self) -> u64 {
         self.plan.most_sending.load(Ordering::SeqCst)
@@ -221,6 +239,11 @@ impl ObjectStore for Faults {
         self.plan.request(true)?;
         if self.plan.is_unconditional.load(Ordering::SeqCst) {
             opts.mode = PutMode::Overwrite;
+        }
+        let count = &self.plan.held_back;
+        if count.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+            self.plan.late.lock().push((location.clone(), payload, opts));
+            return Err(planned());
         }
         // A condition on the content's tag, as one on the present version. Tests have one writer at a time.
         if let PutMode::Update(wanted) = &mut opts.mode
