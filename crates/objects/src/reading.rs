@@ -68,12 +68,24 @@ impl ReadFile {
         let further = pieces::prefix(&key);
         let objects = &*store.objects;
         let opening = async {
-            let (first, further) =
+            let (first, listed) =
                 tokio::join!(first_bytes(objects, &key, store.sizes.first), list_all(objects, &further));
-            Ok((first?, further?))
+            Ok((first?, listed?))
         };
-        let ((length, bytes), further) = store.run("open", &key, LONGEST_TRANSFER, opening)?;
-        let pieces = pieces::all(&store.shown(&key), length, &further)?;
+        let ((mut length, mut bytes), listed) = store.run("open", &key, LONGEST_TRANSFER, opening)?;
+        let mut pieces = pieces::all(&store.shown(&key), length, &listed);
+        if pieces.is_err() {
+            // The file may have grown in between. In this order both belong together: an object is not written any more once there is one
+            // after it.
+            let opening = async {
+                let listed = list_all(objects, &further).await?;
+                Ok((first_bytes(objects, &key, store.sizes.first).await?, listed))
+            };
+            let (first, listed) = store.run("open", &key, LONGEST_TRANSFER, opening)?;
+            (length, bytes) = first;
+            pieces = pieces::all(&store.shown(&key), length, &listed);
+        }
+        let pieces = pieces?;
         let is_whole = bytes.len() as u64 == pieces.last().map_or(0, Piece::end);
         let header = bytes.len().min(store.sizes.header as usize);
         let bytes = if is_whole { bytes } else { Bytes::copy_from_slice(&bytes[..header]) };

@@ -7,6 +7,7 @@ use firn_base::random::Random;
 use firn_base::sync::Arc;
 use firn_base::thread;
 use firn_objects::ObjectDisk;
+use object_store::ObjectStoreExt;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -399,5 +400,31 @@ fn a_request_that_has_arrived_unseen_can_be_repeated() {
         assert!(file.sync().is_err());
         file.sync().unwrap();
         assert_eq!((&*disk as &dyn Disk).read(path).unwrap().len() as u64, (round + 1) * 100);
+    }
+}
+
+/// Between the two requests that open it.
+#[test]
+fn a_file_that_grows_while_it_is_opened_is_not_damaged() {
+    let path = Path::new("/log/segment");
+    for after in 0..3 {
+        let store = Faults::default();
+        let disk = store.disk();
+        let content: Vec<u8> = (0..2000_u32).map(|number| number as u8).collect();
+        let file = disk.create(path).unwrap();
+        file.write_at(&content[..500], 0).unwrap();
+        file.sync().unwrap();
+        let (inner, grown) = (store.inner.clone(), content.clone());
+        store.at_request(after, move || {
+            let put = |name: &str, bytes: &[u8]| {
+                let (name, bytes) = (name.into(), bytes.to_vec().into());
+                futures::executor::block_on(inner.put(&name, bytes)).unwrap();
+            };
+            put("log/segment", &grown[..1200]);
+            put("log/segment@/00000000000000001200", &grown[1200..]);
+        });
+        let found = (&*disk as &dyn Disk).read(path).unwrap();
+        assert!(found.len() >= 500 && content.starts_with(&found), "{after}: {}", found.len());
+        assert_eq!((&*disk as &dyn Disk).read(path).unwrap(), content);
     }
 }
