@@ -16,9 +16,6 @@ use object_store::{ListResult, ObjectStore, ObjectStoreExt};
 use std::path::Path;
 use std::time::Duration;
 
-/// How much is copied at once.
-const COPY_BYTES: usize = 4 << 20;
-
 /// The files in an object store. Paths are as they are shown: they begin with the root of the store, such as `s3://bucket`.
 #[derive(Clone, Debug)]
 pub struct ObjectDisk {
@@ -136,21 +133,9 @@ impl Disk for ObjectDisk {
         self.store.delete(&key)
     }
 
-    /// Copies the file and removes the former one, so it is not atomic if both exist. Nothing that writes backups renames files here:
-    /// see [`Disk::medium`].
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let (source, target) = (self.open_to_read(from)?, self.create(to)?);
-        let (mut chunk, mut at) = (vec![0; COPY_BYTES], 0);
-        loop {
-            let read = source.read_at(&mut chunk, at)?;
-            if read == 0 {
-                break;
-            }
-            target.write_at(&chunk[..read], at)?;
-            at += read as u64;
-        }
-        target.sync()?;
-        self.remove(from)
+    /// Objects have one name. Nothing that writes backups renames files here: see [`Disk::medium`].
+    fn rename(&self, from: &Path, _: &Path) -> Result<()> {
+        Err(self.unsupported("other names for files", from))
     }
 
     fn remove_directory(&self, path: &Path) -> Result<()> {

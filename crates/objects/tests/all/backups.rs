@@ -123,6 +123,7 @@ fn an_interrupted_backup_harms_no_earlier_one() {
             }
             // The next one succeeds, and pruning removes what is left.
             create(&after.disk(), &ledger.database, incremental);
+            assert!(after.names().iter().all(|name| !name.ends_with(".tmp")), "{:?}", after.names());
             let latest = restore_from(&after.disk(), &to(Target::Latest));
             assert_eq!(contents(&latest), contents(&ledger.database));
             repository(&after.disk()).prune(1, None).unwrap();
