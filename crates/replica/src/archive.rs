@@ -277,7 +277,7 @@ impl Worker {
                     }
                     failed = writing.take().or(failed);
                     self.rest(RETRY_AFTER);
-                    // A store that does not answer would delay the end for as long again. Nothing is lost: the next start goes on.
+                    // A store that does not answer would delay the end for as long again. The next start goes on if the log from there on is retained.
                     if self.disk.medium() == Medium::Objects && self.shared.stopping.load(Ordering::Acquire) {
                         return;
                     }
