@@ -33,7 +33,7 @@ use firn_base::sync::{
 };
 use firn_base::thread::JoinHandle;
 use firn_base::{Epoch, Error, Lsn, Result, Snapshot, SqlState, Stamp, TableId, Time, clock, thread};
-use firn_log::{Follower, Log, LogPoint, Pin, Pinned, RedoBuffer};
+use firn_log::{Follower, Log, LogPoint, Pinned, RedoBuffer};
 use firn_storage::{
     Closed, Digest, LetGo, MemoryBudget, Provider, Reaper, Table, TableOptions, WriteSet, pin,
 };
@@ -562,11 +562,6 @@ impl Engine {
     /// Errors: 55000 without a directory; 58P01 if part of that has been removed.
     pub fn follow(&self, holder: &str, from: LogPoint) -> Result<Follower> {
         self.log.as_ref().ok_or_else(no_log)?.follow(holder, from)
-    }
-
-    /// Retains all of the log that is retained now, as far as `max_slot_wal_keep_size` allows. Error: 55000 without a directory.
-    pub fn pin_log(&self, holder: &str) -> Result<Pin> {
-        Ok(self.log.as_ref().ok_or_else(no_log)?.pin_all(holder))
     }
 
     /// Retains the newest checkpoint and the log after it, until the pin is dropped. Errors as of [`Engine::follow`].
