@@ -142,8 +142,8 @@ impl LogCopy {
         self.sync()?;
         if self.segments.back().is_some_and(|last| last.header.first >= self.point.lsn) {
             let (disk, directory) = (self.disk.clone(), self.directory.clone());
-            let ends = self.ends.take();
-            *self = LogCopy { ends, ..LogCopy::open(disk, &directory, self.database, self.point)? };
+            let opened = LogCopy::open(disk, &directory, self.database, self.point)?;
+            *self = LogCopy { ends: self.ends.take(), ..opened };
         }
         Ok(())
     }
