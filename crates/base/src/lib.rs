@@ -36,6 +36,7 @@ pub mod clock;
 pub mod disk;
 pub mod memory;
 pub mod pipe;
+pub mod process;
 pub mod random;
 pub mod stack;
 pub mod sync;

@@ -37,8 +37,8 @@ pub struct LogCopy {
     segments: VecDeque<Copied>,
     /// Files that have been written to since the last [`LogCopy::sync`].
     unsynced: Vec<Arc<dyn DiskFile>>,
-    /// Where the groups end that have been appended since [`LogCopy::take_ends`].
-    ends: Vec<LogPoint>,
+    /// Where the groups end that have been appended since [`LogCopy::take_ends`], if they are [kept](LogCopy::keep_ends).
+    ends: Option<Vec<LogPoint>>,
 }
 
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl LogCopy {
         }
         let directory = directory.to_owned();
         let (segments, unsynced) = (VecDeque::new(), Vec::new());
-        Ok(LogCopy { disk, directory, database, point: from, segments, unsynced, ends: Vec::new() })
+        Ok(LogCopy { disk, directory, database, point: from, segments, unsynced, ends: None })
     }
 
     /// Writes on at `at`, where a reader of the copy has ended or which it has passed. What is behind that is removed.
@@ -102,17 +102,20 @@ impl LogCopy {
             point: at,
             segments: VecDeque::new(),
             unsynced: Vec::new(),
-            ends: Vec::new(),
+            ends: None,
         };
         let mut superfluous = replaced;
         let mut last: Option<Segment> = None;
-        for name in names {
+        // Backwards, so that the segments before the place are not even opened.
+        for name in names.into_iter().rev() {
             match open_segment_to_read(&*copy.disk, directory, name, database)? {
-                // An empty one may be of an epoch that the server does not know. It comes again if not.
-                Found::Segment(segment)
-                    if segment.header.first < at.lsn || segment.header.first == at.lsn && last.is_none() =>
-                {
-                    last = Some(segment);
+                Found::Segment(segment) if segment.header.first <= at.lsn => {
+                    let is_before = segment.header.first < at.lsn;
+                    // An empty one behind it may be of an epoch that the server does not know. It comes again if not.
+                    superfluous.extend(last.replace(segment).map(|empty| empty.header.name()));
+                    if is_before {
+                        break;
+                    }
                 }
                 _ => superfluous.push(name),
             }
@@ -139,8 +142,8 @@ impl LogCopy {
         self.sync()?;
         if self.segments.back().is_some_and(|last| last.header.first >= self.point.lsn) {
             let (disk, directory) = (self.disk.clone(), self.directory.clone());
-            let ends = self.take_ends();
-            *self = LogCopy { ends, ..LogCopy::open(disk, &directory, self.database, self.point)? };
+            let opened = LogCopy::open(disk, &directory, self.database, self.point)?;
+            *self = LogCopy { ends: self.ends.take(), ..opened };
         }
         Ok(())
     }
@@ -246,7 +249,7 @@ impl LogCopy {
         }
         if let Err(error) = appended.and_then(|()| self.write(groups, begin.lsn)) {
             self.point = begin;
-            self.ends.retain(|end| end.lsn <= begin.lsn);
+            self.ends.iter_mut().for_each(|ends| ends.retain(|end| end.lsn <= begin.lsn));
             return Err(error);
         }
         let end = self.point.lsn;
@@ -287,7 +290,7 @@ impl LogCopy {
             epoch: seal.epoch,
             wall_time: seal.wall_time,
         };
-        self.ends.push(self.point);
+        self.ends.iter_mut().for_each(|ends| ends.push(self.point));
         Ok(group.len())
     }
 
@@ -308,9 +311,14 @@ impl LogCopy {
         if bytes.is_empty() { Ok(()) } else { Err(self.invalid("there is no segment for its end")) }
     }
 
-    /// Where the groups end that have been appended since the last call.
+    /// Keeps the ends of the groups that are appended from now on, for [`LogCopy::take_ends`].
+    pub fn keep_ends(self) -> LogCopy {
+        LogCopy { ends: Some(self.ends.unwrap_or_default()), ..self }
+    }
+
+    /// Where the groups end that have been appended since the last call; none unless they are kept.
     pub fn take_ends(&mut self) -> Vec<LogPoint> {
-        std::mem::take(&mut self.ends)
+        self.ends.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// Makes everything that has been appended durable.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug)]
 pub struct Reader {
     directory: PathBuf,
-    /// The segments from the one with the starting LSN on, without gaps.
+    /// The segments from the one with the next group on, without gaps.
     window: Window,
     /// Set if segments follow a gap: the first of them.
     after_gap: Option<Segment>,
@@ -148,6 +148,8 @@ impl Reader {
         if self.ended || self.point.lsn >= self.limit {
             return Ok(None);
         }
+        // An open file may hold memory: see `firn-objects`.
+        self.window.close_before(self.point.lsn);
         if let Some(group) = self.window.group_after(&self.point)? {
             self.point = group.end;
             return Ok(Some(group));

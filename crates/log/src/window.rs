@@ -141,6 +141,13 @@ impl Window {
         Window { segments, end, bytes: Vec::new(), begin: Lsn(0) }
     }
 
+    /// Closes the segments that end at a position or before it, except the last one.
+    pub fn close_before(&mut self, lsn: Lsn) {
+        while self.segments.len() > 1 && self.segments[0].end <= lsn {
+            self.segments.pop_front();
+        }
+    }
+
     /// The segment of a position.
     pub fn segment_of(&self, lsn: Lsn) -> Option<&Segment> {
         let after = self.segments.partition_point(|segment| segment.header.first <= lsn);

@@ -342,7 +342,7 @@ impl Log {
         let segments =
             Segments::open(disk.clone(), directory, database, file_bytes, begin, last, is_received)?;
         let copy = match is_received {
-            true => Some(LogCopy::open(disk.clone(), directory, database, at)?),
+            true => Some(LogCopy::open(disk.clone(), directory, database, at)?.keep_ends()),
             false => None,
         };
         let (allocated, epoch, retained) = (segments.allocated(), segments.epoch(), segments.begin());
@@ -739,6 +739,14 @@ impl Log {
         }
         let pinned = Pinned { holder: holder.to_owned(), position: from, files, is_broken: false };
         Ok(self.shared.pins.add(pinned))
+    }
+
+    /// Retains all of the log that is retained now, with the files that its groups name.
+    pub fn pin_all(&self, holder: &str) -> Pin {
+        // Nothing is removed meanwhile.
+        let removed = self.shared.removed.lock();
+        let (holder, files) = (holder.to_owned(), Vec::new());
+        self.shared.pins.add(Pinned { holder, position: removed.gone, files, is_broken: false })
     }
 
     /// What pins retain.

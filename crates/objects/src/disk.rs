@@ -7,7 +7,7 @@ use crate::file::ObjectFile;
 use crate::lease::{self, Lease};
 use crate::pieces;
 use crate::reading::ReadFile;
-use crate::store::{LONGEST, Sizes, Store};
+use crate::store::{LONGEST, Sizes, Store, version_of};
 use firn_base::disk::{Disk, DiskFile, DiskLock, Medium};
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
@@ -15,9 +15,6 @@ use object_store::path::Path as Key;
 use object_store::{ListResult, ObjectStore, ObjectStoreExt};
 use std::path::Path;
 use std::time::Duration;
-
-/// How much is copied at once.
-const COPY_BYTES: usize = 4 << 20;
 
 /// The files in an object store. Paths are as they are shown: they begin with the root of the store, such as `s3://bucket`.
 #[derive(Clone, Debug)]
@@ -102,7 +99,7 @@ impl Disk for ObjectDisk {
         let first = self.store.head(&key)?.ok_or_else(|| self.missing("open file", &key))?;
         let further = self.store.list_all(&pieces::prefix(&key))?;
         let pieces = pieces::all(&self.store.shown(&key), first.size, &further)?;
-        Ok(Arc::new(ObjectFile::open(self.store.clone(), key, pieces)?))
+        Ok(Arc::new(ObjectFile::open(self.store.clone(), key, pieces, version_of(&first))?))
     }
 
     fn open_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
@@ -136,21 +133,9 @@ impl Disk for ObjectDisk {
         self.store.delete(&key)
     }
 
-    /// Copies the file and removes the former one, so it is not atomic if both exist. Nothing that writes backups renames files here:
-    /// see [`Disk::medium`].
-    fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        let (source, target) = (self.open_to_read(from)?, self.create(to)?);
-        let (mut chunk, mut at) = (vec![0; COPY_BYTES], 0);
-        loop {
-            let read = source.read_at(&mut chunk, at)?;
-            if read == 0 {
-                break;
-            }
-            target.write_at(&chunk[..read], at)?;
-            at += read as u64;
-        }
-        target.sync()?;
-        self.remove(from)
+    /// Objects have one name. Nothing that writes backups renames files here: see [`Disk::medium`].
+    fn rename(&self, from: &Path, _: &Path) -> Result<()> {
+        Err(self.unsupported("other names for files", from))
     }
 
     fn remove_directory(&self, path: &Path) -> Result<()> {

@@ -47,7 +47,7 @@ pub(crate) fn slow(operation: &str, name: &str) -> Error {
 }
 
 /// What the store has said, on one line, and what has caused it, such as an invalid certificate.
-fn cause(error: &object_store::Error) -> String {
+pub(crate) fn cause(error: &object_store::Error) -> String {
     let mut text = on_a_line(error);
     let mut deepest: &(dyn StdError + 'static) = error;
     while let Some(source) = deepest.source() {
@@ -61,12 +61,22 @@ fn cause(error: &object_store::Error) -> String {
 }
 
 fn on_a_line(error: &dyn StdError) -> String {
-    let mut text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = error.to_string();
+    let mut text = words.split_whitespace().map(without_secrets).collect::<Vec<_>>().join(" ");
     if let Some((end, _)) = text.char_indices().nth(LONGEST_CAUSE) {
         text.truncate(end);
         text.push('…');
     }
     text
+}
+
+/// A word; of a URL only the scheme, the host and the path. An endpoint may have a password, and a request a signature.
+fn without_secrets(word: &str) -> String {
+    let Some((scheme, rest)) = word.split_once("://") else { return word.to_owned() };
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
 }
 
 /// Of which kind the failure of a request is, if one has failed.
@@ -126,6 +136,13 @@ mod tests {
         ] {
             assert_eq!(state(error), expected);
         }
+    }
+
+    #[test]
+    fn a_cause_shows_no_secrets_of_urls() {
+        let said = "PUT http://key:secret@host:9000/a/b?sig=secret in 3s, (https://secret@host#secret)";
+        let shown = cause(&StoreError::Generic { store: "S3", source: said.into() });
+        assert!(!shown.contains("secret") && shown.contains("http://host:9000/a/b in 3s"), "{shown}");
     }
 
     #[test]

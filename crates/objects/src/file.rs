@@ -7,21 +7,26 @@
 //! ```
 //! A new piece becomes visible as a whole by a sync. One that is small then stays in the buffer, and is written again by the next
 //! sync, with what was added: so a file that grows by small amounts does not become many objects. A large one is complete.
+//! It is uploaded in parts, whose time is not that of a change.
 //!
 //! A file that is created takes the place of an existing one by its first sync.
+//!
+//! A piece is written again only if it is still the one that was written or read last: a request that was given up may arrive later, and
+//! must not put less in the place of more. That is not so for what is uploaded in parts.
 
+use crate::error::failed;
 use crate::pieces::{self, Piece};
-use crate::store::{LONGEST, LONGEST_CHANGE, Store, list_all};
+use crate::store::{LONGEST, LONGEST_TRANSFER, Store, list_all};
 use bytes::Bytes;
 use firn_base::disk::DiskFile;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Result, SqlState};
 use object_store::path::Path as Key;
-use object_store::{MultipartUpload, ObjectMeta, ObjectStoreExt, PutPayload};
+use object_store::{MultipartUpload, ObjectMeta, ObjectStoreExt, PutMode, PutPayload, UpdateVersion};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How many parts are sent at once.
+/// How many parts of one file are in memory while they are sent.
 const PARTS_AT_ONCE: usize = 4;
 /// How long the removal of an upload may take that was not completed.
 const LONGEST_ABORT: Duration = Duration::from_secs(5);
@@ -46,12 +51,35 @@ struct State {
     buffer: Vec<u8>,
     /// Whether something has changed since the last sync.
     is_dirty: bool,
-    /// Whether there is an object of the piece that is being written.
-    has_object: bool,
+    /// The object of the piece that is being written.
+    object: Object,
     /// Until the first sync of a file that was created: what an existing one has behind its first object, or was left of one.
     stale: Option<JoinHandle<object_store::Result<Vec<ObjectMeta>>>>,
     /// Whether an upload has failed, so that bytes are lost.
     is_broken: bool,
+}
+
+/// What is known of an object.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+enum Object {
+    /// There is none.
+    #[default]
+    None,
+    /// There may be one, whose place is taken.
+    Any,
+    /// There is one of this version.
+    As(UpdateVersion),
+}
+
+impl Object {
+    /// The condition of writing it.
+    fn mode(&self) -> PutMode {
+        match self {
+            Object::None => PutMode::Create,
+            Object::Any => PutMode::Overwrite,
+            Object::As(version) => PutMode::Update(version.clone()),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -73,16 +101,24 @@ impl ObjectFile {
         let (objects, further) = (store.objects.clone(), pieces::prefix(&key));
         // While it is written.
         let stale = store.spawn(async move { list_all(&*objects, &further).await });
-        let state = State { is_dirty: true, stale: Some(stale), ..State::default() };
+        let state = State { is_dirty: true, stale: Some(stale), object: Object::Any, ..State::default() };
         ObjectFile { store, key, state: Mutex::new(state) }
     }
 
-    /// An existing file of these pieces.
-    pub fn open(store: Arc<Store>, key: Key, mut pieces: Vec<Piece>) -> Result<ObjectFile> {
+    /// An existing file of these pieces, of which the first one has this version.
+    pub fn open(
+        store: Arc<Store>,
+        key: Key,
+        mut pieces: Vec<Piece>,
+        first: UpdateVersion,
+    ) -> Result<ObjectFile> {
         let mut state = State { begin: pieces.last().map_or(0, Piece::end), ..State::default() };
         if let Some(last) = pieces.pop_if(|last| last.length < store.sizes.piece) {
-            let bytes = store.get(&pieces::key(&key, last.begin), 0..last.length)?;
-            (state.begin, state.buffer, state.has_object) = (last.begin, bytes.to_vec(), true);
+            (state.begin, state.object) = (last.begin, Object::As(first));
+            if last.length > 0 {
+                let (bytes, version) = store.get(&pieces::key(&key, last.begin), 0..last.length)?;
+                (state.buffer, state.object) = (bytes.to_vec(), Object::As(version));
+            }
         }
         state.pieces = pieces;
         Ok(ObjectFile { store, key, state: Mutex::new(state) })
@@ -144,12 +180,18 @@ impl ObjectFile {
         let upload = state.upload.as_mut().expect("it has begun");
         while upload.running.len() >= PARTS_AT_ONCE {
             let oldest = upload.running.remove(0);
-            self.store.run("write", &key, LONGEST, joined(oldest))?;
+            self.wait_for(oldest, &key)?;
         }
         let sending = upload.upload.put_part(PutPayload::from(part));
-        upload.running.push(self.store.spawn(sending));
+        upload.running.push(self.store.send(sending));
         upload.parts += 1;
         Ok(())
+    }
+
+    /// Waits for a part, which takes a bounded time.
+    fn wait_for(&self, part: JoinHandle<object_store::Result<()>>, key: &Key) -> Result<()> {
+        let sent = self.store.wait(joined(part));
+        sent.map_err(|error| failed("write", &self.store.shown(key), &error))
     }
 
     /// Completes the upload of the piece that is being written.
@@ -159,13 +201,13 @@ impl ObjectFile {
         if !last.is_empty() {
             self.send(state, last)?;
         }
-        let upload = state.upload.as_mut().expect("the caller has seen it");
+        let upload = state.upload.as_mut().expect("it was there, or its only part has begun it");
         for part in upload.running.drain(..) {
-            self.store.run("write", &key, LONGEST, joined(part))?;
+            self.wait_for(part, &key)?;
         }
         self.store.leases.check(&key)?;
-        self.store.run("write", &key, LONGEST_CHANGE, upload.upload.complete())?;
-        state.upload = None;
+        let completed = self.store.run("write", &key, LONGEST, upload.upload.complete())?;
+        (state.upload, state.object) = (None, Object::As(completed.into()));
         Ok(())
     }
 
@@ -173,9 +215,9 @@ impl ObjectFile {
     fn cut(&self, state: &mut State, length: u64) -> Result<()> {
         self.abandon_upload(state);
         state.buffer.clear();
-        if state.has_object {
+        if state.object != Object::None {
             self.store.delete(&pieces::key(&self.key, state.begin))?;
-            state.has_object = false;
+            state.object = Object::None;
         }
         while let Some(last) = state.pieces.pop() {
             let key = pieces::key(&self.key, last.begin);
@@ -190,11 +232,12 @@ impl ObjectFile {
                 continue;
             }
             // It is written again, with what is left of it.
-            (state.has_object, state.is_dirty) = (true, true);
+            (state.object, state.is_dirty) = (Object::Any, true);
             let mut at = 0;
             while at < length - last.begin {
                 let next = (at + self.store.sizes.part).min(length - last.begin);
-                let bytes = self.store.get(&key, at..next)?;
+                let (bytes, version) = self.store.get(&key, at..next)?;
+                state.object = Object::As(version);
                 self.append(state, &bytes)?;
                 at = next;
             }
@@ -204,7 +247,7 @@ impl ObjectFile {
     }
 
     fn remove_stale(&self, stale: JoinHandle<object_store::Result<Vec<ObjectMeta>>>) -> Result<()> {
-        let listed = self.store.run("list", &pieces::prefix(&self.key), LONGEST, joined(stale))?;
+        let listed = self.store.run("list", &pieces::prefix(&self.key), LONGEST_TRANSFER, joined(stale))?;
         for piece in pieces::further(&listed).iter().rev() {
             self.store.delete(&pieces::key(&self.key, piece.begin))?;
         }
@@ -253,7 +296,7 @@ impl DiskFile for ObjectFile {
                 let piece = state.pieces.iter().find(|piece| at < piece.end()).expect("it is before the end");
                 let until = piece.end().min(end);
                 let key = pieces::key(&self.key, piece.begin);
-                let bytes = self.store.get(&key, at - piece.begin..until - piece.begin)?;
+                let (bytes, _) = self.store.get(&key, at - piece.begin..until - piece.begin)?;
                 rest[..bytes.len()].copy_from_slice(&bytes);
                 bytes.len()
             };
@@ -323,25 +366,26 @@ impl DiskFile for ObjectFile {
             removed?;
         }
         let key = pieces::key(&self.key, state.begin);
-        if state.upload.is_some() {
+        if state.upload.is_some() || state.buffer.len() as u64 > self.store.sizes.single {
             let completed = self.complete(state);
             state.is_broken = completed.is_err();
             completed?;
         } else if state.buffer.is_empty() && state.begin > 0 {
-            if state.has_object {
+            if state.object != Object::None {
                 self.store.delete(&key)?;
+                state.object = Object::None;
             }
         } else {
-            self.store.put(&key, Bytes::copy_from_slice(&state.buffer))?;
+            let bytes = Bytes::copy_from_slice(&state.buffer);
+            state.object = Object::As(self.store.put(&key, bytes, state.object.mode())?);
         }
         state.is_dirty = false;
         let length = state.uploaded + state.buffer.len() as u64;
         if length < self.store.sizes.piece {
-            state.has_object = length > 0 || state.begin == 0;
             return Ok(());
         }
         state.pieces.push(Piece { begin: state.begin, length });
-        (state.begin, state.uploaded, state.has_object) = (state.begin + length, 0, false);
+        (state.begin, state.uploaded, state.object) = (state.begin + length, 0, Object::None);
         state.buffer = Vec::new();
         Ok(())
     }

@@ -9,12 +9,14 @@
 //!                                                                        └──another has taken it──▶ lost
 //! ```
 //! Invariant: in the states *doubtful* and *lost* nothing below the directory of the lock is changed. A change that began before ends
-//! before the lease expires ([`LONGEST_CHANGE`]), unless the store delays it.
+//! before the lease expires ([`LONGEST`]), unless the store delays it.
 
 use crate::error::{failed, slow};
 use crate::pieces;
-use crate::store::{LONGEST_CHANGE, Store};
-use firn_base::clock::{self, Instant};
+use crate::store::{LONGEST, Store, version_of};
+use bytes::Bytes;
+use firn_base::clock;
+use firn_base::process;
 use firn_base::random::Random;
 use firn_base::sync::{Arc, Condvar, Mutex, Weak};
 use firn_base::thread::{self, JoinHandle};
@@ -37,6 +39,10 @@ struct Content {
     holder: u64,
     process: Process,
     duration_ms: u64,
+    /// How often it was to be renewed. So the holder writes nothing twice: a condition is one on the tag of the object, which may be a
+    /// hash of its content, as that of S3 is.
+    #[serde(default)]
+    renewal: u64,
 }
 
 /// A process of a machine.
@@ -46,30 +52,39 @@ struct Process {
     id: u32,
     /// When it was started, in ticks of the machine's clock. Another process may get its id.
     started: u64,
-    /// The machine since it was booted, and the namespace of process ids.
+    /// The machine since it was booted, and the namespace of process ids; empty if one of them is unknown.
     machine: String,
 }
 
 impl Process {
     fn own() -> Process {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
-        let namespace = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
+        let boot = read("/proc/sys/kernel/random/boot_id");
+        let namespace = std::fs::read_link("/proc/self/ns/pid").ok().filter(|_| !boot.is_empty());
         let id = std::process::id();
         Process {
             host: read("/proc/sys/kernel/hostname"),
             id,
             started: started(id).unwrap_or(0),
-            machine: format!("{} {}", read("/proc/sys/kernel/random/boot_id"), namespace.display()),
+            machine: namespace
+                .map_or_else(String::new, |namespace| format!("{boot} {}", namespace.display())),
         }
     }
 
     /// Whether it is known to have ended.
     fn has_ended(&self, own: &Process) -> bool {
-        self.started != 0 && self.machine == own.machine && started(self.id) != Some(self.started)
+        self.started != 0
+            && self.machine == own.machine
+            && !self.machine.is_empty()
+            && match started(self.id) {
+                Some(started) => started != self.started,
+                // It may belong to somebody else.
+                None => process::is_missing(self.id),
+            }
     }
 }
 
-/// When a process was started; `None` if there is none of this id.
+/// When a process was started; `None` if there is none of this id, or it cannot be read.
 fn started(id: u32) -> Option<u64> {
     let line = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
     // The name before it may have spaces. See proc(5): it is the 22nd field.
@@ -115,8 +130,10 @@ struct Shared {
 
 struct State {
     version: UpdateVersion,
-    /// When the last request began that has succeeded.
-    renewed: Instant,
+    /// The number of the last request that has begun.
+    renewal: u64,
+    /// When the last request began that has succeeded, by [`clock::boot_micros`]: while the machine sleeps, the lease expires.
+    renewed: u64,
     is_lost: bool,
     is_stopping: bool,
 }
@@ -133,8 +150,8 @@ impl Lease {
     pub fn take(store: &Arc<Store>, key: &Key, duration: Duration) -> Result<Lease> {
         let holder = Random::from_entropy().next_u64() | 1;
         let duration_ms = duration.as_millis() as u64;
-        let content = Content { holder, process: Process::own(), duration_ms };
-        let begun = clock::now();
+        let content = Content { holder, process: Process::own(), duration_ms, renewal: 0 };
+        let begun = clock::boot_micros();
         for _ in 0..TRIES {
             let written = match read(store, key)? {
                 None => write(store, key, &content, PutMode::Create)?,
@@ -158,7 +175,13 @@ impl Lease {
                 directory: key.parent().unwrap_or_default(),
                 content,
                 duration,
-                state: Mutex::new(State { version, renewed: begun, is_lost: false, is_stopping: false }),
+                state: Mutex::new(State {
+                    version,
+                    renewal: 0,
+                    renewed: begun,
+                    is_lost: false,
+                    is_stopping: false,
+                }),
                 stopping: Condvar::new(),
             });
             store.leases.add(&shared);
@@ -188,7 +211,8 @@ impl Drop for Lease {
         let state = self.shared.state.lock();
         if !state.is_lost {
             // If this fails, it expires.
-            let released = Content { holder: 0, ..self.shared.content.clone() };
+            let renewal = state.renewal + 1;
+            let released = Content { holder: 0, renewal, ..self.shared.content.clone() };
             let mode = PutMode::Update(state.version.clone());
             let _ = write(&self.store, &self.shared.key, &released, mode);
         }
@@ -206,7 +230,8 @@ impl Shared {
             return Err(Error::new(SqlState::OBJECT_IN_USE, message)
                 .with_detail("This one had not renewed it in time."));
         }
-        if state.renewed.elapsed() > self.duration / 3 {
+        let since = clock::boot_micros().saturating_sub(state.renewed);
+        if Duration::from_micros(since) > self.duration / 3 {
             let message = format!("the lock \"{}\" cannot be renewed", self.shown);
             return Err(Error::new(SqlState::IO_ERROR, message)
                 .with_detail("Another process may take it over.")
@@ -223,9 +248,11 @@ impl Shared {
                 return;
             }
             let mode = PutMode::Update(state.version.clone());
+            state.renewal += 1;
+            let content = Content { renewal: state.renewal, ..self.content.clone() };
             drop(state);
-            let begun = clock::now();
-            let renewed = write(store, &self.key, &self.content, mode);
+            let begun = clock::boot_micros();
+            let renewed = write(store, &self.key, &content, mode);
             state = self.state.lock();
             match renewed {
                 Ok(Written::As(version)) => (state.version, state.renewed) = (version, begun),
@@ -244,7 +271,7 @@ fn read(store: &Store, key: &Key) -> Result<Option<(Content, ObjectMeta)>> {
         let meta = found.meta.clone();
         Ok((found.bytes().await?, meta))
     };
-    let (bytes, meta) = match store.try_run(LONGEST_CHANGE, read) {
+    let (bytes, meta) = match store.try_run(LONGEST, read) {
         Some(Ok(found)) => found,
         Some(Err(object_store::Error::NotFound { .. })) => return Ok(None),
         Some(Err(error)) => return Err(failed("read", &store.shown(key), &error)),
@@ -252,39 +279,40 @@ fn read(store: &Store, key: &Key) -> Result<Option<(Content, ObjectMeta)>> {
     };
     let content = serde_json::from_slice(&bytes).unwrap_or_else(|_| {
         let process = Process { host: String::new(), id: 0, started: 0, machine: String::new() };
-        Content { holder: 1, process, duration_ms: DURATION.as_millis() as u64 }
+        Content { holder: 1, process, duration_ms: DURATION.as_millis() as u64, renewal: 0 }
     });
     Ok(Some((content, meta)))
 }
 
-fn version_of(meta: &ObjectMeta) -> UpdateVersion {
-    UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
-}
-
 /// Writes the object on a condition.
-fn write(store: &Store, key: &Key, content: &Content, mode: PutMode) -> Result<Written> {
-    let bytes = serde_json::to_vec(content).expect("it has names and numbers");
-    let is_create = mode == PutMode::Create;
-    let put = store.objects.put_opts(key, PutPayload::from(bytes), mode.into());
-    match store.try_run(LONGEST_CHANGE, put) {
-        Some(Ok(put)) => Ok(Written::As(put.into())),
-        Some(Err(
-            object_store::Error::AlreadyExists { .. }
-            | object_store::Error::Precondition { .. }
-            | object_store::Error::NotModified { .. },
-        )) if is_create => Ok(Written::Refused),
-        // It may be what this very request has written, which the library has repeated then.
-        Some(Err(object_store::Error::Precondition { .. } | object_store::Error::NotModified { .. })) => {
-            match read(store, key)? {
-                Some((found, meta)) if found == *content => Ok(Written::As(version_of(&meta))),
-                _ => Ok(Written::Refused),
+fn write(store: &Store, key: &Key, content: &Content, mut mode: PutMode) -> Result<Written> {
+    use object_store::Error as E;
+    let bytes = Bytes::from(serde_json::to_vec(content).expect("it has names and numbers"));
+    loop {
+        let is_create = mode == PutMode::Create;
+        let put = store.objects.put_opts(key, PutPayload::from(bytes.clone()), mode.into());
+        match store.try_run(LONGEST, put) {
+            Some(Ok(put)) => return Ok(Written::As(put.into())),
+            Some(Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. }))
+                if is_create =>
+            {
+                return Ok(Written::Refused);
             }
+            Some(Err(E::Precondition { .. } | E::NotModified { .. })) => match read(store, key)? {
+                // This very request has written it, which the library has repeated then.
+                Some((found, meta)) if found == *content => return Ok(Written::As(version_of(&meta))),
+                // An earlier one has, which was given up and has arrived. That is no renewal as of now.
+                Some((found, meta)) if found.holder == content.holder && found.holder != 0 => {
+                    mode = PutMode::Update(version_of(&meta));
+                }
+                _ => return Ok(Written::Refused),
+            },
+            Some(Err(E::NotSupported { .. } | E::NotImplemented { .. })) => {
+                return Err(unsupported(&store.shown(key)));
+            }
+            Some(Err(error)) => return Err(failed("lock", &store.shown(key), &error)),
+            None => return Err(slow("lock", &store.shown(key))),
         }
-        Some(Err(object_store::Error::NotSupported { .. } | object_store::Error::NotImplemented { .. })) => {
-            Err(unsupported(&store.shown(key)))
-        }
-        Some(Err(error)) => Err(failed("lock", &store.shown(key), &error)),
-        None => Err(slow("lock", &store.shown(key))),
     }
 }
 
@@ -295,9 +323,9 @@ fn is_free(store: &Store, key: &Key, found: &Content, meta: &ObjectMeta, own: &P
     }
     // The store's time is that of an object that is written now.
     let probe = pieces::prefix(key).join(format!("now-{:016x}", Random::from_entropy().next_u64()));
-    store.run("write", &probe, LONGEST_CHANGE, store.objects.put(&probe, PutPayload::new()))?;
+    store.run("write", &probe, LONGEST, store.objects.put(&probe, PutPayload::new()))?;
     let now = store.head(&probe);
-    let _ = store.try_run(LONGEST_CHANGE, store.objects.delete(&probe));
+    let _ = store.try_run(LONGEST, store.objects.delete(&probe));
     let age = now?.map(|now| now.last_modified - meta.last_modified);
     Ok(age.is_some_and(|age| age.num_milliseconds() > found.duration_ms as i64))
 }
@@ -333,7 +361,11 @@ mod tests {
         assert!(running.has_ended(&own));
         // Another process has its id, or it is of another machine.
         assert!(Process { started: own.started + 1, ..own.clone() }.has_ended(&own));
-        let elsewhere = Process { machine: "elsewhere".to_owned(), ..running };
+        let elsewhere = Process { machine: "elsewhere".to_owned(), ..running.clone() };
         assert!(!elsewhere.has_ended(&own));
+        // What is unknown proves nothing.
+        let unknown = |process: Process| Process { machine: String::new(), ..process };
+        assert!(!unknown(running.clone()).has_ended(&unknown(own.clone())));
+        assert!(!Process { started: 0, ..running }.has_ended(&own));
     }
 }

@@ -1,11 +1,11 @@
 //! A file that is read: mostly from its beginning to its end, so that what follows is requested before it is needed.
 //!
-//! The first bytes arrive with the opening. Reading on in order doubles what is requested ahead, up to 16 MiB in several requests at
+//! The first bytes arrive with the opening. Of a large file only its header is kept until it is read: a log has many segments. Reading on in order doubles what is requested ahead, up to 16 MiB in several requests at
 //! once, so that the network limits it and not the time of a request. Reading elsewhere begins anew.
 
 use crate::error::failed;
 use crate::pieces::{self, Piece};
-use crate::store::{LONGEST, Store, list_all};
+use crate::store::{LONGEST_TRANSFER, Store, list_all};
 use bytes::Bytes;
 use firn_base::disk::DiskFile;
 use firn_base::sync::{Arc, Mutex};
@@ -68,12 +68,27 @@ impl ReadFile {
         let further = pieces::prefix(&key);
         let objects = &*store.objects;
         let opening = async {
-            let (first, further) =
+            let (first, listed) =
                 tokio::join!(first_bytes(objects, &key, store.sizes.first), list_all(objects, &further));
-            Ok((first?, further?))
+            Ok((first?, listed?))
         };
-        let ((length, bytes), further) = store.run("open", &key, LONGEST, opening)?;
-        let pieces = pieces::all(&store.shown(&key), length, &further)?;
+        let ((mut length, mut bytes), listed) = store.run("open", &key, LONGEST_TRANSFER, opening)?;
+        let mut pieces = pieces::all(&store.shown(&key), length, &listed);
+        if pieces.is_err() {
+            // The file may have grown in between. In this order both belong together: an object is not written any more once there is one
+            // after it.
+            let opening = async {
+                let listed = list_all(objects, &further).await?;
+                Ok((first_bytes(objects, &key, store.sizes.first).await?, listed))
+            };
+            let (first, listed) = store.run("open", &key, LONGEST_TRANSFER, opening)?;
+            (length, bytes) = first;
+            pieces = pieces::all(&store.shown(&key), length, &listed);
+        }
+        let pieces = pieces?;
+        let is_whole = bytes.len() as u64 == pieces.last().map_or(0, Piece::end);
+        let header = bytes.len().min(store.sizes.header as usize);
+        let bytes = if is_whole { bytes } else { Bytes::copy_from_slice(&bytes[..header]) };
         let none = Chunk { begin: 0, bytes: Bytes::new() };
         let state = State {
             read: [Chunk { begin: 0, bytes }, none],
@@ -114,7 +129,7 @@ impl ReadFile {
         let mut next = state.requested.pop_front().expect("it is before the end");
         // While it arrives, those after it are requested.
         self.request(state, next.end);
-        let arrived = self.store.wait(async { tokio::time::timeout(LONGEST, &mut next.task).await });
+        let arrived = self.store.wait(async { tokio::time::timeout(LONGEST_TRANSFER, &mut next.task).await });
         let shown = self.store.shown(&self.key);
         let bytes = match arrived {
             Ok(Ok(bytes)) => bytes.map_err(|error| failed("read", &shown, &error))?,

@@ -1,7 +1,8 @@
 //! An object store whose requests block the caller.
 //!
 //! Async code ends here: a small runtime runs the requests. Each ends after a bounded time: the library repeats one that fails for a
-//! while, and what takes longer than [`LONGEST`] is given up.
+//! while, and what takes longer than [`LONGEST`], or [`LONGEST_TRANSFER`], is given up. Few send data at once, so that they
+//! share a slow network among few.
 
 use crate::error::{failed, slow};
 use crate::lease::Leases;
@@ -9,23 +10,33 @@ use bytes::Bytes;
 use firn_base::sync::Arc;
 use firn_base::{Error, Result, SqlState};
 use futures::StreamExt;
+use object_store::client::{HttpError, HttpErrorKind};
 use object_store::path::Path as Key;
-use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutPayload, UpdateVersion,
+};
 use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use tokio::time::error::Elapsed;
 
-/// The longest time that a request may take, with all repetitions.
-pub(crate) const LONGEST: Duration = Duration::from_secs(120);
-/// The same for a request after which others see something else: a [lease](crate::lease) outlives it.
-pub(crate) const LONGEST_CHANGE: Duration = Duration::from_secs(35);
+/// The longest time that a request may take, with all repetitions, that transfers little. After some of them others see something else: a
+/// [lease](crate::lease) outlives these.
+pub(crate) const LONGEST: Duration = Duration::from_secs(35);
+/// The same for a request that transfers data, or lists many objects.
+pub(crate) const LONGEST_TRANSFER: Duration = Duration::from_secs(600);
+/// How many requests send data at once.
+const TRANSFERS_AT_ONCE: usize = 4;
 
 /// How much goes into one object and one request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     /// A piece of at least so many bytes is complete after a sync: see [`file`](crate::file).
     pub piece: u64,
+    /// More than this is uploaded in parts, since an object has to be written within [`LONGEST`].
+    pub single: u64,
     /// The length of the first parts of an upload, and how many there are. Stores limit the number of parts (10 000) …
     pub part: u64,
     pub small_parts: usize,
@@ -35,6 +46,8 @@ pub(crate) struct Sizes {
     pub kept: u64,
     /// How much is read with the opening of a file: see [`reading`](crate::reading).
     pub first: u64,
+    /// How much of that is kept if the file has more: many files are opened for their headers.
+    pub header: u64,
     /// The most that one request reads.
     pub chunk: u64,
     /// How much is requested ahead after the beginning or another place, and at most.
@@ -45,11 +58,13 @@ pub(crate) struct Sizes {
 impl Sizes {
     pub const USUAL: Sizes = Sizes {
         piece: 512 << 10,
+        single: 2 << 20,
         part: 8 << 20,
         small_parts: 1000,
         large_part: 64 << 20,
         kept: 64 << 10,
         first: 256 << 10,
+        header: 4 << 10,
         chunk: 4 << 20,
         least_ahead: 1 << 20,
         most_ahead: 16 << 20,
@@ -57,11 +72,13 @@ impl Sizes {
     /// For tests, so that files have many pieces, parts and requests.
     pub const SMALL: Sizes = Sizes {
         piece: 1000,
+        single: 16_000,
         part: 16_000,
         small_parts: 3,
         large_part: 24_000,
         kept: 8192,
         first: 500,
+        header: 100,
         chunk: 5000,
         least_ahead: 2000,
         most_ahead: 20_000,
@@ -75,6 +92,8 @@ pub(crate) struct Store {
     pub objects: Arc<dyn ObjectStore>,
     pub sizes: Sizes,
     pub leases: Leases,
+    /// What a request holds that sends data.
+    sending: Arc<Semaphore>,
     /// `None` once it is dropped.
     runtime: Option<Runtime>,
 }
@@ -100,7 +119,8 @@ impl Store {
             .enable_all()
             .build()
             .map_err(|error| Error::new(SqlState::INTERNAL_ERROR, format!("no thread: {error}")))?;
-        Ok(Store { root: root.to_owned(), objects, sizes, leases: Leases::default(), runtime: Some(runtime) })
+        let (root, sending) = (root.to_owned(), Arc::new(Semaphore::new(TRANSFERS_AT_ONCE)));
+        Ok(Store { root, objects, sizes, leases: Leases::default(), sending, runtime: Some(runtime) })
     }
 
     fn runtime(&self) -> &Runtime {
@@ -143,6 +163,20 @@ impl Store {
         self.runtime().spawn(request)
     }
 
+    /// Sends part of an upload beside the caller, once few do.
+    pub fn send(
+        &self,
+        part: impl Future<Output = object_store::Result<()>> + Send + 'static,
+    ) -> tokio::task::JoinHandle<object_store::Result<()>> {
+        let sending = self.sending.clone();
+        self.spawn(async move {
+            let _permit = sending.acquire().await.expect("it is not closed");
+            tokio::time::timeout(LONGEST_TRANSFER, part)
+                .await
+                .unwrap_or_else(|elapsed| Err(timed_out(elapsed)))
+        })
+    }
+
     /// Waits for something.
     pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
         self.runtime().block_on(what)
@@ -156,30 +190,45 @@ impl Store {
 
     /// All objects below a prefix, by name.
     pub fn list_all(&self, prefix: &Key) -> Result<Vec<ObjectMeta>> {
-        let mut found = self.run("list", prefix, LONGEST, list_all(&*self.objects, prefix))?;
+        let mut found = self.run("list", prefix, LONGEST_TRANSFER, list_all(&*self.objects, prefix))?;
         found.sort_by(|one, other| one.location.cmp(&other.location));
         Ok(found)
     }
 
-    /// Part of an object.
-    pub fn get(&self, key: &Key, range: Range<u64>) -> Result<Bytes> {
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        self.run("read", key, LONGEST, self.objects.get_range(key, range))
+    /// Part of an object, which is not empty, and the object's version.
+    pub fn get(&self, key: &Key, range: Range<u64>) -> Result<(Bytes, UpdateVersion)> {
+        let options = GetOptions::new().with_range(Some(GetRange::Bounded(range)));
+        let request = async {
+            let found = self.objects.get_opts(key, options).await?;
+            let version = version_of(&found.meta);
+            Ok((found.bytes().await?, version))
+        };
+        self.run("read", key, LONGEST_TRANSFER, request)
     }
 
-    /// Writes an object, replacing one of that name.
-    pub fn put(&self, key: &Key, bytes: Bytes) -> Result<()> {
+    /// Writes an object on a condition. Returns its version. Error: 58030 if the condition is not met.
+    pub fn put(&self, key: &Key, bytes: Bytes, mode: PutMode) -> Result<UpdateVersion> {
+        use object_store::Error as E;
+        let _permit = self.wait(self.sending.acquire()).expect("it is not closed");
         self.leases.check(key)?;
-        let put = self.objects.put(key, PutPayload::from_bytes(bytes));
-        self.run("write", key, LONGEST_CHANGE, put).map(drop)
+        let put = self.objects.put_opts(key, PutPayload::from_bytes(bytes.clone()), mode.into());
+        match self.try_run(LONGEST, put) {
+            Some(Ok(put)) => Ok(put.into()),
+            Some(Err(E::AlreadyExists { .. } | E::Precondition { .. } | E::NotModified { .. })) => {
+                let whole = 0..(bytes.len() as u64).max(1);
+                let (found, version) = self.get(key, whole)?;
+                // This very request has written it, which the library has repeated then.
+                if found == bytes { Ok(version) } else { Err(replaced(&self.shown(key))) }
+            }
+            Some(Err(error)) => Err(self.failed("write", key, Some(error))),
+            None => Err(self.failed("write", key, None)),
+        }
     }
 
     /// Removes an object, if it is there.
     pub fn delete(&self, key: &Key) -> Result<()> {
         self.leases.check(key)?;
-        missing_is_none(self.try_run(LONGEST_CHANGE, self.objects.delete(key)))
+        missing_is_none(self.try_run(LONGEST, self.objects.delete(key)))
             .map(drop)
             .map_err(|error| self.failed("remove", key, error))
     }
@@ -191,6 +240,27 @@ impl Store {
             None => slow(operation, &self.shown(key)),
         }
     }
+}
+
+/// The version of an object, for a condition.
+pub(crate) fn version_of(meta: &ObjectMeta) -> UpdateVersion {
+    UpdateVersion { e_tag: meta.e_tag.clone(), version: meta.version.clone() }
+}
+
+#[cold]
+fn replaced(shown: &str) -> Error {
+    let message = format!("could not write \"{shown}\": it has changed meanwhile");
+    Error::new(SqlState::IO_ERROR, message)
+        .with_detail(
+            "A request that was given up has arrived later, or another process has written the object.",
+        )
+        .with_hint("Try again.")
+}
+
+/// The library's error of a request that takes too long.
+fn timed_out(elapsed: Elapsed) -> object_store::Error {
+    let source = Box::new(HttpError::new(HttpErrorKind::Timeout, elapsed));
+    object_store::Error::Generic { store: "object store", source }
 }
 
 /// Takes a missing object as none, but a missing bucket as an error.

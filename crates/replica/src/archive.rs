@@ -27,8 +27,8 @@ use firn_base::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_log::format::SegmentName;
-use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Reader, SegmentHeader, Waited};
-use firn_txn::{DatabaseFile, Engine, Folders, PinnedCheckpoint, check_files_named_by, files_named_by};
+use firn_log::{DatabaseId, Follower, LogCopy, LogPoint, Pin, Reader, SegmentHeader, Waited};
+use firn_txn::{DatabaseFile, Engine, Folders, check_files_named_by, files_named_by};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -166,7 +166,7 @@ impl Archiver {
             Err(error) if medium == Medium::Objects && may_pass(&error) => {
                 worker.note_failure(&error, None);
                 let begin = worker.engine.log_point()?;
-                worker.retained = Some((worker.engine.pin_checkpoint(HOLDER)?, begin));
+                worker.retained = Some((worker.engine.pin_log(HOLDER)?, begin));
                 None
             }
             opened => Some(opened?),
@@ -222,8 +222,8 @@ struct Worker {
     folder: PathBuf,
     /// `None` before it is held, and once another server has taken it over.
     lock: Option<DiskLock>,
-    /// What is retained before a run is open for the first time, and where the log ended then.
-    retained: Option<(PinnedCheckpoint, LogPoint)>,
+    /// What is retained before a run is open for the first time, which may continue an older one, and where the log ended then.
+    retained: Option<(Pin, LogPoint)>,
     shared: Arc<Shared>,
     /// Whether a part of the log has been lost, so that a new run begins.
     gap: bool,
@@ -277,7 +277,7 @@ impl Worker {
                     }
                     failed = writing.take().or(failed);
                     self.rest(RETRY_AFTER);
-                    // A store that does not answer would delay the end for as long again. Nothing is lost: the next start goes on.
+                    // A store that does not answer would delay the end for as long again. The next start goes on if the log from there on is retained.
                     if self.disk.medium() == Medium::Objects && self.shared.stopping.load(Ordering::Acquire) {
                         return;
                     }
@@ -331,14 +331,14 @@ impl Worker {
             let continued = read_run(&*self.disk, &directory).and_then(|run| match run {
                 Some(run) => self.continue_run(&directory, run),
                 // It was being created.
-                None => Err(Error::new(SqlState::UNDEFINED_FILE, "the run has no description")),
+                None => Ok(None),
             });
             match continued {
-                // The log is not retained from there on, or has another history; or what was archived is damaged.
-                Err(error) if is_out_of_reach(&error) || error.state() == SqlState::DATA_CORRUPTED => {
-                    self.note_gap();
-                }
-                opened => return opened,
+                Ok(Some(writing)) => return Ok(writing),
+                Ok(None) => self.note_gap(),
+                // What was archived.
+                Err(error) if error.state() == SqlState::DATA_CORRUPTED => self.note_gap(),
+                Err(error) => return Err(error),
             }
         }
         let (begin, follower) = self.follow_from_now()?;
@@ -368,7 +368,8 @@ impl Worker {
         Ok((begin, self.engine.follow(HOLDER, begin)?))
     }
 
-    fn continue_run(&self, directory: &Path, run: Run) -> Result<Writing> {
+    /// Opens a run where it ends; `None` if the log is not retained from there on, or has another history.
+    fn continue_run(&self, directory: &Path, run: Run) -> Result<Option<Writing>> {
         let log_directory = Folders::of(directory).log;
         let (log, end) = if segment_names(&*self.disk, &log_directory)?.is_empty() {
             let log = LogCopy::create(self.disk.clone(), &log_directory, self.database, run.begin)?;
@@ -381,9 +382,12 @@ impl Worker {
             let end = reader.point();
             (LogCopy::open(self.disk.clone(), &log_directory, self.database, end)?, end)
         };
-        let follower = self.engine.follow(HOLDER, end)?;
+        let follower = match self.engine.follow(HOLDER, end) {
+            Err(error) if is_out_of_reach(&error) => return Ok(None),
+            followed => followed?,
+        };
         self.shared.status.lock().position = Some(end.lsn);
-        Ok(Writing::new(directory.to_owned(), Run { end, ..run }, log, follower))
+        Ok(Some(Writing::new(directory.to_owned(), Run { end, ..run }, log, follower)))
     }
 
     fn note_gap(&mut self) {

@@ -190,6 +190,10 @@ impl EndingFile {
                 .with_detail("The database was set back to an earlier state without a new cluster.")
                 .with_hint("Make a full backup, without --incremental."));
         }
+        if is_there && disk.medium() == Medium::Objects {
+            // It is complete, and durable since it appeared; objects have no other names.
+            return disk.remove(&working);
+        }
         disk.publish(&working, &path)
     }
 }

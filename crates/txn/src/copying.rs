@@ -14,7 +14,7 @@ use crate::voter::Voter;
 use firn_base::disk::{Disk, DiskFile};
 use firn_base::sync::Arc;
 use firn_base::{Error, Lsn, Result, SqlState, clock};
-use firn_log::{DatabaseId, Group, LogPoint, Record, SpillReader, spill_name};
+use firn_log::{DatabaseId, Group, LogPoint, Pin, Record, SpillReader, spill_name};
 use firn_storage::MemoryBudget;
 use std::path::{Path, PathBuf};
 
@@ -231,6 +231,12 @@ impl Engine {
     /// The database, and the cluster that it belongs to; `None` without a directory.
     pub fn identity(&self) -> Option<(DatabaseId, ClusterId)> {
         self.store_and_log().map(|(store, _)| store.identity())
+    }
+
+    /// Retains all of the log that is retained now, as far as `max_slot_wal_keep_size` allows. Error: 55000 without a directory.
+    pub fn pin_log(&self, holder: &str) -> Result<Pin> {
+        let (_, log) = self.store_and_log().ok_or_else(crate::engine::no_log)?;
+        Ok(log.pin_all(holder))
     }
 
     /// Opens a file of the directory that a pin retains. 58P01 if it has been removed; 55000 without a directory.

@@ -10,7 +10,10 @@ use firn_base::disk::{Disk, Fault, RealDisk, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
 use firn_base::{Cell, Error, Lsn, Result, RowId, SqlState, TableId, Time, clock};
-use firn_log::{DatabaseId, Entry, Group, Log, LogOptions, LogPoint, Reader, Record, RedoBuffer, Waited};
+use firn_log::format::SegmentName;
+use firn_log::{
+    DatabaseId, Entry, Group, Log, LogOptions, LogPoint, Reader, Record, RedoBuffer, SegmentHeader, Waited,
+};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -109,6 +112,22 @@ fn written(count: u64) -> Arc<SimulatedDisk> {
 
 fn log_files(disk: &SimulatedDisk) -> Vec<PathBuf> {
     disk.list(directory()).unwrap().iter().map(|name| directory().join(name)).collect()
+}
+
+#[test]
+fn a_reader_closes_the_segments_that_it_has_passed() {
+    let disk = written(200);
+    let mut reader = Reader::open(&*disk, directory(), DATABASE, LogPoint::START).unwrap();
+    let mut passed: Vec<Group> = Vec::new();
+    while let Some(group) = reader.next_group().unwrap() {
+        let of_group = reader.segments_of(&group).count();
+        assert!((1..=2).contains(&of_group), "{of_group}");
+        assert!(reader.segment().is_some());
+        passed.push(group);
+    }
+    let open = passed.iter().flat_map(|group| reader.segments_of(group)).map(SegmentHeader::name);
+    let open: std::collections::BTreeSet<SegmentName> = open.collect();
+    assert!(log_files(&disk).len() > 5 && open.len() <= 1, "{open:?}");
 }
 
 #[test]

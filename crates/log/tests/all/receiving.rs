@@ -524,3 +524,27 @@ fn what_was_appended_before_appends_are_refused_is_written() {
     assert!(log.check().is_ok());
     assert_eq!(read(&disk.after_power_cut(&mut Random::seeded(1))).unwrap().0, [1]);
 }
+
+/// Only who takes the ends of groups keeps them: an archive writes for months.
+#[test]
+fn a_copy_keeps_the_ends_of_groups_only_if_it_is_told_to() {
+    let random = &mut Random::seeded(1);
+    let mut origin = Origin::new();
+    origin.finish(random);
+    for is_kept in [false, true] {
+        let disk: Arc<dyn Disk> = SimulatedDisk::new();
+        let copy = LogCopy::create(disk, directory(), DATABASE, LogPoint::START).unwrap();
+        let mut copy = if is_kept { copy.keep_ends() } else { copy };
+        let mut follower = origin.log.follow("a copy", LogPoint::START).unwrap();
+        let mut ends = Vec::new();
+        while let Some(group) = follower.next_group(Lsn(u64::MAX)).unwrap() {
+            for header in follower.segments_of(&group) {
+                copy.begin_segment(&header.encode()).unwrap();
+            }
+            copy.append(group.bytes()).unwrap();
+            ends.push(group.end);
+        }
+        assert_eq!(copy.take_ends(), if is_kept { ends } else { Vec::new() });
+        assert!(copy.take_ends().is_empty());
+    }
+}

@@ -5,7 +5,9 @@ use firn_base::SqlState;
 use firn_base::disk::{Disk, DiskFile, Medium};
 use firn_base::random::Random;
 use firn_base::sync::Arc;
+use firn_base::thread;
 use firn_objects::ObjectDisk;
+use object_store::ObjectStoreExt;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +43,10 @@ fn it_behaves_as_other_disks_do_as_far_as_objects_can() {
         assert_eq!(file.len().unwrap(), 16);
     }
     let other = inner.join("other");
-    disk.rename(&path, &other).unwrap();
+    assert_eq!(disk.rename(&path, &other).unwrap_err().state(), SqlState::FEATURE_NOT_SUPPORTED);
+    disk.remove(&path).unwrap();
+    let file = disk.create(&other).unwrap();
+    file.sync().unwrap();
     assert!(!disk.exists(&path).unwrap() && disk.exists(&other).unwrap() && disk.exists(inner).unwrap());
     assert_eq!(disk.list(inner).unwrap(), ["other"]);
     disk.replace(&other, &inner.join("temporary"), b"new").unwrap();
@@ -335,4 +340,94 @@ fn a_large_file_is_read_by_few_requests() {
     }
     let (after, _) = store.requests();
     assert!(after - before <= 16, "{}", after - before);
+}
+
+/// So that a slow network is shared among few, and each part arrives in time.
+#[test]
+fn few_parts_are_sent_at_once_of_however_many_files() {
+    let store = Faults::default();
+    let disk = store.disk();
+    let names: Vec<String> = (0..6).map(|number| format!("/d/{number}")).collect();
+    thread::for_each("test", names.len(), &names, |name| {
+        let file = disk.create(Path::new(name))?;
+        for at in 0..20 {
+            file.write_at(&[7; 10_000], at * 10_000)?;
+        }
+        file.sync()
+    })
+    .unwrap();
+    assert!((2..=4).contains(&store.most_sending()), "{}", store.most_sending());
+    for name in &names {
+        assert_eq!((&*disk as &dyn Disk).read(Path::new(name)).unwrap(), [7; 200_000]);
+    }
+}
+
+/// A request to write is given up and arrives after the file has grown.
+#[test]
+fn a_late_request_does_not_put_less_in_the_place_of_more() {
+    for begin in [0, 2000] {
+        let store = Faults::default();
+        let disk = store.disk();
+        let path = Path::new("/log/segment");
+        let mut content: Vec<u8> = (0..begin).map(|number| number as u8).collect();
+        let file = disk.create(path).unwrap();
+        file.write_at(&content, 0).unwrap();
+        file.sync().unwrap();
+        for round in 0..4_u8 {
+            // As an archive does after an error: it opens the file again.
+            let file = disk.open(path).unwrap();
+            file.write_at(&[round; 100], content.len() as u64).unwrap();
+            store.hold_back(1);
+            assert_eq!(file.sync().unwrap_err().state(), SqlState::IO_ERROR);
+            let file = disk.open(path).unwrap();
+            assert_eq!(file.len().unwrap(), content.len() as u64);
+            content.extend([round; 150]);
+            file.write_at(&[round; 150], file.len().unwrap()).unwrap();
+            file.sync().unwrap();
+            store.write_late();
+            assert_eq!((&*disk as &dyn Disk).read(path).unwrap(), content, "{begin}, {round}");
+        }
+    }
+}
+
+/// The store has written what it reports as failed: the library sends it again, which is refused.
+#[test]
+fn a_request_that_has_arrived_unseen_can_be_repeated() {
+    let store = Faults::default();
+    let disk = store.disk();
+    let path = Path::new("/log/segment");
+    let file = disk.create(path).unwrap();
+    for round in 0..30_u64 {
+        file.write_at(&[round as u8; 100], round * 100).unwrap();
+        store.lose_replies(1);
+        assert!(file.sync().is_err());
+        file.sync().unwrap();
+        assert_eq!((&*disk as &dyn Disk).read(path).unwrap().len() as u64, (round + 1) * 100);
+    }
+}
+
+/// Between the two requests that open it.
+#[test]
+fn a_file_that_grows_while_it_is_opened_is_not_damaged() {
+    let path = Path::new("/log/segment");
+    for after in 0..3 {
+        let store = Faults::default();
+        let disk = store.disk();
+        let content: Vec<u8> = (0..2000_u32).map(|number| number as u8).collect();
+        let file = disk.create(path).unwrap();
+        file.write_at(&content[..500], 0).unwrap();
+        file.sync().unwrap();
+        let (inner, grown) = (store.inner.clone(), content.clone());
+        store.at_request(after, move || {
+            let put = |name: &str, bytes: &[u8]| {
+                let (name, bytes) = (name.into(), bytes.to_vec().into());
+                futures::executor::block_on(inner.put(&name, bytes)).unwrap();
+            };
+            put("log/segment", &grown[..1200]);
+            put("log/segment@/00000000000000001200", &grown[1200..]);
+        });
+        let found = (&*disk as &dyn Disk).read(path).unwrap();
+        assert!(found.len() >= 500 && content.starts_with(&found), "{after}: {}", found.len());
+        assert_eq!((&*disk as &dyn Disk).read(path).unwrap(), content);
+    }
 }

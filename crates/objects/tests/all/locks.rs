@@ -87,3 +87,48 @@ fn a_store_without_conditions_has_no_locks() {
     assert_eq!(error.state(), SqlState::FEATURE_NOT_SUPPORTED);
     assert!(error.hint().is_some());
 }
+
+/// The tag of an object is a hash of its content. One process sees that the lock has expired; the holder renews it before the other one
+/// takes it over.
+#[test]
+fn a_lock_that_is_renewed_meanwhile_is_not_taken_over() {
+    let store = Faults::default();
+    let (cut_off, slow) = (store.beside(), store.beside());
+    for way in [&cut_off, &slow] {
+        way.use_content_tags();
+    }
+    let held = cut_off.disk_with(LEASE).lock(Path::new(LOCK)).unwrap();
+    cut_off.fail(0, u64::MAX);
+    clock::sleep(LEASE + LEASE / 4);
+    // It reads the lock, writes an object to learn the time, and is held up there.
+    let renewed = cut_off.clone();
+    slow.at_request(1, move || {
+        renewed.heal();
+        clock::sleep(LEASE / 2);
+    });
+    let error = slow.disk_with(LEASE).lock(Path::new(LOCK)).unwrap_err();
+    assert_eq!(error.state(), SqlState::OBJECT_IN_USE);
+    drop(held);
+    drop(slow.disk_with(LEASE).lock(Path::new(LOCK)).unwrap());
+}
+
+/// The store writes what the holder has sent, and the holder does not learn that.
+#[test]
+fn a_renewal_that_has_arrived_unseen_is_not_taken_for_that_of_another_process() {
+    let store = Faults::default();
+    store.use_content_tags();
+    let disk = store.disk_with(LEASE);
+    let held = disk.lock(Path::new(LOCK)).unwrap();
+    for number in 0..3 {
+        store.lose_replies(1);
+        while store.replies_to_lose() > 0 {
+            clock::sleep(LEASE / 20);
+        }
+        clock::sleep(LEASE / 2);
+        let file = disk.create(Path::new(&format!("/backups/{number}"))).unwrap();
+        file.sync().unwrap();
+    }
+    assert!(store.disk_with(LEASE).lock(Path::new(LOCK)).is_err());
+    drop(held);
+    drop(store.disk_with(LEASE).lock(Path::new(LOCK)).unwrap());
+}
