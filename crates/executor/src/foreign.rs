@@ -2,7 +2,7 @@
 //!
 //! Invariant: [`read_rows`](crate::spill::read_rows) neither panics nor makes invalid vectors of an image that has passed.
 
-use firn_base::{Error, Representation, Result, SqlState, Type, TypeId};
+use firn_base::{Error, Numeric, Representation, Result, SqlState, Type, TypeId};
 
 /// The most rows of an image: more than a vector ever has.
 const MOST_ROWS: usize = 1 << 20;
@@ -74,7 +74,7 @@ impl<'i> Image<'i> {
                 }
             }
             Representation::Interval | Representation::Uuid => 16,
-            Representation::Numeric => 18,
+            Representation::Numeric => return self.numerics(rows),
             Representation::Text | Representation::PaddedText | Representation::Bytes => {
                 return self.strings(representation, rows);
             }
@@ -82,6 +82,18 @@ impl<'i> Image<'i> {
             Representation::Record => return self.records(rows, depth),
         };
         self.take(rows.checked_mul(width)?).map(drop)
+    }
+
+    fn numerics(&mut self, rows: usize) -> Option<()> {
+        let others = [Numeric::NAN, Numeric::INFINITY, Numeric::NEGATIVE_INFINITY].map(Numeric::to_parts);
+        for value in self.take(rows.checked_mul(18)?)?.as_chunks::<18>().0 {
+            let (unscaled, scale) = value.split_first_chunk::<16>()?;
+            let parts = (i128::from_le_bytes(*unscaled), u16::from_le_bytes(scale.try_into().ok()?));
+            if Numeric::new(parts.0, parts.1).is_none() && !others.contains(&parts) {
+                return None;
+            }
+        }
+        Some(())
     }
 
     fn strings(&mut self, representation: Representation, rows: usize) -> Option<()> {
@@ -151,7 +163,7 @@ mod tests {
         arrays.push_null();
         arrays.push(Datum::List(List::of(&numbers)));
         let mut numerics = Builder::new(Representation::Numeric);
-        (0..3).for_each(|_| numerics.push(Datum::Numeric(firn_base::Numeric::NAN)));
+        (0..3).for_each(|_| numerics.push(Datum::Numeric(Numeric::NAN)));
         let flags =
             Vector::flat(Representation::Boolean, Data::Boolean(vec![true, false, true].into()), None);
         let vectors = vec![numbers, texts.finish(), arrays.finish(), numerics.finish(), flags];

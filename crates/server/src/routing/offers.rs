@@ -1,6 +1,6 @@
 //! A replica's side: connections to its primary, on which it offers to run queries.
 //!
-//! One connection waits for a query. While that runs another one is made, up to a limit, and one of the two ends afterwards.
+//! One connection waits for a query. While that runs another one is made, up to a limit, and those that wait for long end but for one.
 
 use super::{Answer, LOAD_EVERY, LONGEST_SILENCE, Offer, PROGRAM, PULSE_EVERY, out_of_turn};
 use crate::client::Closer;
@@ -19,6 +19,9 @@ use std::time::Duration;
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// … and if the server does not want what this one offers.
 const RETRY_AFTER_REFUSAL: Duration = Duration::from_secs(10);
+
+/// A connection that has waited for so long ends, if another one waits as well.
+const LONGEST_IDLENESS: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether a query that runs is to end.
 const LOOK_EVERY_MICROS: u64 = 20_000;
@@ -95,6 +98,14 @@ impl Drop for Offers {
     }
 }
 
+/// Why a connection has ended.
+enum End {
+    /// Another one waits.
+    Superfluous,
+    /// It was closed, or is of no use any more.
+    Closed,
+}
+
 /// A connection that [`Offers`] can end, as long as this is there.
 struct Registered<'s> {
     shared: &'s Shared,
@@ -148,11 +159,10 @@ impl Shared {
 
     fn offer_until_end(self: &Arc<Self>) {
         while !self.is_over() {
-            let Err(error) = self.serve() else {
-                if self.is_superfluous() {
-                    return;
-                }
-                continue;
+            let error = match self.serve() {
+                Ok(End::Superfluous) => return,
+                Ok(End::Closed) => continue,
+                Err(error) => error,
             };
             let is_refused = [SqlState::FEATURE_NOT_SUPPORTED, SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE];
             let mut state = self.state.lock();
@@ -184,8 +194,8 @@ impl Shared {
         Ok((connection, Registered { shared: self, number }))
     }
 
-    /// Offers to run queries on a connection until it ends, another thread does so as well, or another server is followed.
-    fn serve(self: &Arc<Self>) -> Result<()> {
+    /// Offers to run queries on a connection until it ends, has waited for long beside another one, or another server is followed.
+    fn serve(self: &Arc<Self>) -> Result<End> {
         let no_primary = || Error::new(SqlState::CONNECTION_FAILURE, "no primary is known");
         let address = self.primary.address().ok_or_else(no_primary)?;
         let (mut connection, _registered) = self.connect(&address)?;
@@ -193,7 +203,7 @@ impl Shared {
         let program = PROGRAM.to_owned();
         say(&mut connection, &Answer::Offer(Offer { replica: self.replica, database, cluster, program }))?;
         let connection = Arc::new(Mutex::new(connection));
-        let (mut message, mut heard) = (Vec::new(), clock::now());
+        let (mut message, mut heard, mut idle_since) = (Vec::new(), clock::now(), clock::now());
         while !self.is_over() && self.primary.address().as_ref() == Some(&address) {
             let running = u32::try_from(self.database.active_sessions()).unwrap_or(u32::MAX);
             let replayed = self.database.engine().visible_lsn();
@@ -205,23 +215,26 @@ impl Shared {
                 match connection.lock().receive_within(&mut message, left)? {
                     Received::Message if message == b"A" => heard = clock::now(),
                     Received::Message => break true,
-                    Received::End => return Ok(()),
+                    Received::End => return Ok(End::Closed),
                     Received::Nothing => break false,
                 }
             };
             if is_query {
                 let [b'Q', query @ ..] = message.as_slice() else { return Err(out_of_turn()) };
-                if !self.run(&RoutedQuery::decode(query)?, &connection)? || self.is_superfluous() {
-                    return Ok(());
+                if !self.run(&RoutedQuery::decode(query)?, &connection)? {
+                    return Ok(End::Closed);
                 }
-                heard = clock::now();
+                (heard, idle_since) = (clock::now(), clock::now());
+            }
+            if idle_since.elapsed() > LONGEST_IDLENESS && self.is_superfluous() {
+                return Ok(End::Superfluous);
             }
             if heard.elapsed() > LONGEST_SILENCE {
                 let message = "the primary does not answer";
                 return Err(Error::new(SqlState::CONNECTION_FAILURE, message));
             }
         }
-        Ok(())
+        Ok(End::Closed)
     }
 
     /// Runs a query, and says how it has ended. False if the connection is of no use any more. While it runs another thread waits for the
