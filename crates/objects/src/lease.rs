@@ -1,7 +1,7 @@
 //! Locks in an object store: an object that names its holder, and expires.
 //!
-//! The holder writes it again every sixth of its duration, by a conditional request that fails if the object is another one. Whoever
-//! wants the lock takes it over if it was released, if it has not been written for its duration by the store's clock, or if its
+//! The holder writes it again every sixth of its duration, by a conditional request that fails if the object is another one. A process
+//! that wants the lock takes it over if it was released, if it has not been written for its duration by the store's clock, or if its
 //! holder was a process of the same machine that is gone. So two clocks are never compared.
 //!
 //! ```text

@@ -299,6 +299,7 @@ fn serve(
         let (engine, voters) = (database.engine().clone(), voters.clone());
         Offers::start(&database, Followed { upstream, name, engine, voters })
     });
+    let offers = offers.transpose().map_err(Failure::data)?;
     let facts = Facts::show(&database, senders.clone(), followed, voters.clone(), begin_to_vote);
     archiver.iter().for_each(|archiver| facts.set_archiver(archiver));
     let router = options.route_queries.then(Arc::<Router>::default);

@@ -6,7 +6,7 @@
 //! session sees its own commits, and never an older state after a newer one (Mühlbauer et al., "ScyPer: Elastic OLAP Throughput on
 //! Transactional Data", DanaC 2013: order-preserving serializability, without global snapshots).
 //!
-//! A replica that knows of a later epoch than the primary refuses: another primary may have committed what this one does not have.
+//! A replica whose log has a later epoch than that of the primary refuses: another primary may have committed what this one lacks.
 //!
 //! Whatever fails before the first rows are here, also an error of the query itself, means that the primary runs it. Then the client
 //! gets the rows or the error that it would have got anyway. Afterwards a lost replica is 40001.
@@ -141,12 +141,14 @@ pub(crate) struct RoutedStream {
 impl RoutedStream {
     /// The next rows; `None` at the end.
     pub fn next(&mut self) -> Result<Option<RowChunk>> {
-        let next = self.next_image().map_err(|error| crate::errors::timed_out(error, self.alarm.as_ref()));
-        let Ok(Some(image)) = next else {
+        let image = self.next_image();
+        let next =
+            image.and_then(|image| image.map(|image| RowChunk::read(&self.columns, &image)).transpose());
+        let next = next.map_err(|error| crate::errors::timed_out(error, self.alarm.as_ref()));
+        if !matches!(next, Ok(Some(_))) {
             (self.answer, self.alarm, self.drawing) = (None, None, None);
-            return next.map(|_| None);
-        };
-        RowChunk::read(&self.columns, &image).map(Some)
+        }
+        next
     }
 
     fn next_image(&mut self) -> Result<Option<Vec<u8>>> {
@@ -316,7 +318,7 @@ fn is_behind() -> Error {
 
 #[cold]
 fn is_of_another_primary() -> Error {
-    let message = "the server knows of a later primary than that of the query";
+    let message = "the server's log has a later epoch than that of the query's primary";
     Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message)
 }
 

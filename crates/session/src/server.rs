@@ -80,7 +80,7 @@ pub trait ServerConnection {
     /// [`ServerDatabase::set_query_router`].
     ///
     /// Errors: those of the query; 57P03 if replay is too far behind; 55000 if the catalog here has other columns for it, or this server
-    /// knows of a later primary.
+    /// has the log of a later primary.
     fn run_routed(&mut self, query: &RoutedQuery) -> Result<RoutedRows>;
 
     /// Ends the data of a COPY that this connection has begun, as [`CopyIn::finish`], and adds its notices to those of the

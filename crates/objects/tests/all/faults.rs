@@ -1,4 +1,4 @@
-//! An object store in memory that counts its requests, and fails those that it is told to.
+//! An object store in memory that counts its requests, and fails those that a test chooses.
 
 use async_trait::async_trait;
 use firn_base::sync::{Arc, AtomicBool, AtomicU64, Mutex, Ordering};
@@ -93,7 +93,7 @@ impl Plan {
         Ok(())
     }
 
-    /// What the client is told of a write that has succeeded.
+    /// What the client gets for a write that has succeeded.
     fn reply<T>(&self, written: T) -> Result<T> {
         let lost =
             self.lost_replies.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1));

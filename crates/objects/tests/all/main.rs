@@ -1,4 +1,4 @@
-//! Files in an object store in memory, which fails when it is told to; backups and archives there.
+//! Files in an object store in memory, whose requests fail when a test chooses; backups and archives there.
 
 mod backups;
 mod disks;

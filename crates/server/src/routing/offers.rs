@@ -66,8 +66,8 @@ struct State {
 }
 
 impl Offers {
-    /// Begins with it.
-    pub fn start(database: &Database, primary: impl Primary + 'static) -> Offers {
+    /// Begins with it. 53000 if the operating system refuses a thread.
+    pub fn start(database: &Database, primary: impl Primary + 'static) -> Result<Offers> {
         let cores = thread::available_parallelism().map_or(2, usize::from);
         let shared = Arc::new(Shared {
             database: database.clone(),
@@ -77,8 +77,8 @@ impl Offers {
             state: Mutex::default(),
             stopped: Condvar::new(),
         });
-        shared.clone().spawn(&mut shared.state.lock());
-        Offers { shared }
+        shared.clone().spawn(&mut shared.state.lock())?;
+        Ok(Offers { shared })
     }
 }
 
@@ -86,7 +86,7 @@ impl Drop for Offers {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.is_stopping = true;
-        // Whoever waits for the primary, or for a client of its, fails at once.
+        // Threads that wait for the primary or for its client fail at once.
         state.closers.values().for_each(Closer::close);
         let threads = std::mem::take(&mut state.threads);
         self.shared.stopped.notify_all();
@@ -137,14 +137,15 @@ impl Drop for Running<'_> {
 }
 
 impl Shared {
-    fn spawn(self: Arc<Self>, state: &mut State) {
-        let shared = self.clone();
+    fn spawn(self: Arc<Self>, state: &mut State) -> Result<()> {
         state.threads.retain(|thread| !thread.is_finished());
+        let thread = thread::start("firn-offer", move || {
+            let _running = Running(&self);
+            self.offer_until_end();
+        })?;
         state.running += 1;
-        state.threads.push(thread::spawn("firn-offer", move || {
-            let _running = Running(&shared);
-            shared.offer_until_end();
-        }));
+        state.threads.push(thread);
+        Ok(())
     }
 
     fn is_over(&self) -> bool {
@@ -244,7 +245,8 @@ impl Shared {
         state.busy += 1;
         let busy = Busy(self);
         if state.busy == state.running && state.running < self.most && !state.is_stopping {
-            self.clone().spawn(&mut state);
+            // Without it the primary runs the next query.
+            let _ = self.clone().spawn(&mut state);
         }
         drop(state);
         let ran = self.send_rows(query, connection);

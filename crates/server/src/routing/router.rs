@@ -141,7 +141,7 @@ impl QueryRouter for Router {
         let ready = (0..waiting.len()).filter(|number| replicas[&waiting[*number].0].is_ready());
         let load = |number: &usize| {
             let replica = &replicas[&waiting[*number].0];
-            replica.running + replica.handed
+            replica.running.saturating_add(replica.handed)
         };
         let (replica, place) = waiting.remove(ready.min_by_key(load)?);
         replicas.get_mut(&replica).expect("it has connections").handed += 1;
