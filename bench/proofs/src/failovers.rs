@@ -1,6 +1,6 @@
 //! Three servers as processes, one of which is the primary. Again and again another one takes over: the primary hands over, undisturbed or
-//! while one of the two is killed or their connection is cut; or the primary is killed, and a replica is promoted by force. Clients go on
-//! meanwhile with whichever server is the primary. A ledger outside of the database says what was acknowledged. In the end every server has
+//! while one of the two is killed or their connection is cut; or the primary is killed, and a replica is promoted by force, which may have
+//! been a synchronous standby. Clients go on meanwhile with whichever server is the primary. A ledger outside of the database says what was acknowledged. In the end every server has
 //! all of it, and of each transaction everything or nothing.
 
 use crate::Outcome;
@@ -23,7 +23,7 @@ pub struct Options {
     #[arg(long, value_name = "FILE")]
     firn: PathBuf,
     /// How often another server takes over.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 5)]
     failovers: u32,
     /// Clients.
     #[arg(long, default_value_t = 3)]
@@ -77,7 +77,9 @@ fn serve(
     follow: Option<&str>,
     rejoin: bool,
 ) -> std::io::Result<Server> {
-    let mut arguments = vec![Path::new("--advertise"), Path::new(advertised)];
+    let name = data.file_name().expect("it is a folder");
+    let mut arguments =
+        vec![Path::new("--advertise"), Path::new(advertised), Path::new("--name"), Path::new(name)];
     follow.iter().for_each(|server| arguments.extend([Path::new("--follow"), Path::new(*server)]));
     arguments.extend(rejoin.then_some(Path::new("--rejoin")));
     Server::start_with(firn, data, &arguments)
@@ -152,7 +154,7 @@ fn fail_over(options: &Options, shared: &Shared, nodes: &mut [Node], random: &mu
         let next = (primary + 1 + random.uniform(0, SERVERS as i64 - 2) as usize) % SERVERS;
         *shared.acknowledgements.lock() = None;
         // Each kind at least once.
-        match if failover < 4 { i64::from(failover) } else { random.uniform(0, 3) } {
+        match if failover < 5 { i64::from(failover) } else { random.uniform(0, 4) } {
             0 => {
                 println!("server {primary} hands over to server {next}");
                 follow_directly(options, nodes, next, primary)?;
@@ -181,12 +183,25 @@ fn fail_over(options: &Options, shared: &Shared, nodes: &mut [Node], random: &mu
                 command.wait()?;
                 promote(&options.firn, &nodes[next], false)?;
             }
-            _ => {
-                let waits = random.uniform(0, 1) == 0;
+            kind => {
+                let is_synchronous = kind == 4;
+                let waits = !is_synchronous && random.uniform(0, 1) == 0;
                 println!(
-                    "server {primary} is killed, and server {next} is promoted by force{}",
+                    "server {primary} is killed, and server {next}{} is promoted by force{}",
+                    if is_synchronous { ", which has been a synchronous standby," } else { "" },
                     if waits { ", after it has received everything" } else { "" }
                 );
+                if is_synchronous {
+                    follow_directly(options, nodes, next, primary)?;
+                    let mut client = WireClient::connect(&nodes[primary].proxy.address)?;
+                    client.run_text(&format!(
+                        "SELECT firn_set_synchronous_standby_names('FIRST 1 (\"node-{next}\")')"
+                    ))?;
+                    // The first commit that waits for the standby waits for all before it.
+                    let before = shared.acknowledged.lock().len();
+                    until("commits reach the standby", || shared.acknowledged.lock().len() > before + 10)?;
+                    std::thread::sleep(Duration::from_micros(random.uniform(0, 300_000) as u64));
+                }
                 if waits {
                     shared.is_paused.store(true, Ordering::SeqCst);
                     // What a client has begun ends.
@@ -207,7 +222,7 @@ fn fail_over(options: &Options, shared: &Shared, nodes: &mut [Node], random: &mu
                 })?;
                 let shown: HashSet<i64> = shown?.keys().copied().collect();
                 let lost: Vec<i64> = before.difference(&shown).copied().collect();
-                if waits && !lost.is_empty() {
+                if (waits || is_synchronous) && !lost.is_empty() {
                     return Err(format!("server {next} has lost {lost:?}").into());
                 }
                 println!("  {} commits are lost that it had not received", lost.len());

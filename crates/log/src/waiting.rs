@@ -39,6 +39,19 @@ impl Log {
         Ok(())
     }
 
+    /// Returns once everything before `lsn` is on disk here, whether it is confirmed by others or not.
+    ///
+    /// Errors: the cause of the log's failure, and why waits were [abandoned](Log::abandon).
+    pub fn wait_local(&self, lsn: Lsn) -> Result<()> {
+        let shared = &*self.shared;
+        shared.wait_durable(lsn)?;
+        let flushes = shared.flushes.lock();
+        match flushes.abandoned.as_ref().filter(|_| shared.committed() < lsn) {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
     /// Ends all waits for confirmation, and later ones, by this error.
     pub fn abandon(&self, error: Error) {
         self.shared.flushes.lock().abandoned = Some(error);

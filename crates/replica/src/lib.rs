@@ -14,6 +14,7 @@ pub mod message;
 pub mod promotion;
 pub mod quorum;
 pub mod rejoin;
+pub mod standbys;
 pub mod voting;
 
 mod channel;

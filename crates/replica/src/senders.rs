@@ -8,6 +8,7 @@ use crate::channel::Channel;
 use crate::message::{FollowerStatus, Reply};
 use crate::quorum::Quorum;
 use crate::source::{LogSender, send, send_file};
+use crate::standbys::{StandbyNames, Standbys};
 use firn_base::clock::Instant;
 use firn_base::sync::{Arc, Mutex};
 use firn_base::{Error, Lsn, NodeId, Result, SqlState, clock};
@@ -28,6 +29,8 @@ const COMMITTED_AFTER: Duration = Duration::from_micros(500);
 const LONGEST_SILENCE: Duration = Duration::from_secs(60);
 /// How many positions are remembered with the times when they were sent, to measure how far the other side is behind.
 const MOST_SENT: usize = 1024;
+/// Commits that wait for replay find it quickly for so long after the last group was sent; after that within the time of a pulse.
+const QUICK_REPLAY: Duration = Duration::from_secs(1);
 /// What is in transit: one that lacks more is catching up.
 const IN_TRANSIT_BYTES: u64 = 16 << 20;
 
@@ -68,6 +71,7 @@ pub struct SenderStatus {
 pub struct Senders {
     list: Arc<Mutex<Vec<Arc<Mutex<SenderStatus>>>>>,
     quorum: Quorum,
+    standbys: Standbys,
 }
 
 /// When a position is sent although nothing has changed.
@@ -82,6 +86,16 @@ pub(crate) enum Pulse {
 }
 
 impl Senders {
+    /// Which of them commits wait for.
+    pub fn standbys(&self) -> &Standbys {
+        &self.standbys
+    }
+
+    /// Commits wait for these from now on, also those that wait already.
+    pub fn set_standby_names(&self, names: Option<StandbyNames>) {
+        self.standbys.set(names, self);
+    }
+
     /// What of the log is committed, if there are voters.
     pub fn quorum(&self) -> &Quorum {
         &self.quorum
@@ -126,6 +140,8 @@ struct Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         self.senders.list.lock().retain(|other| !Arc::ptr_eq(other, &self.status));
+        // Another one may count in its place.
+        self.senders.standbys.note(&self.senders);
     }
 }
 
@@ -148,6 +164,9 @@ pub(crate) struct Sending {
     voter: Option<NodeId>,
     /// Up to where it has the log on disk.
     flushed: Lsn,
+    /// Whether commits may wait for it without a quorum, and in which version of the names of standbys.
+    synchronous: (u64, bool),
+    replayed: Lsn,
 }
 
 impl Sending {
@@ -188,6 +207,9 @@ impl Sending {
             pulse: Pulse::Steady,
             voter,
             flushed: Lsn(0),
+            // Not a version: it is looked up first.
+            synchronous: (u64::MAX, false),
+            replayed: Lsn(0),
         })
     }
 
@@ -199,7 +221,7 @@ impl Sending {
     /// Notes how far the other side has come.
     pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
         self.answered_at = clock::now();
-        self.flushed = reached.flushed;
+        (self.flushed, self.replayed) = (reached.flushed, reached.replayed);
         let before = {
             // Before it is counted: who begins to count meanwhile finds it here.
             let mut status = self.listed.status.lock();
@@ -228,6 +250,7 @@ impl Sending {
         }
         status.is_catching_up = lacks_much(self.engine.durable_lsn(), reached);
         drop(status);
+        self.listed.senders.standbys.note(&self.listed.senders);
         let passed = self.sent.partition_point(|(sent, _)| *sent < reached.replayed);
         self.sent.drain(..passed);
         Ok(())
@@ -291,9 +314,22 @@ impl Sending {
         }
     }
 
-    /// Whether a voter has not answered yet that it has everything on disk that was sent to it: commits wait for that.
-    pub fn awaits_answer(&self) -> bool {
-        self.voter.is_some() && self.flushed < self.log.sent()
+    /// Whether one for which commits wait has not answered yet that it has everything that was sent to it: on disk, or replayed.
+    pub fn awaits_answer(&mut self) -> bool {
+        let standbys = &self.listed.senders.standbys;
+        let version = standbys.version();
+        if self.synchronous.0 != version {
+            let name = self.listed.status.lock().peer.name.clone();
+            self.synchronous = (version, standbys.counts(&name));
+        }
+        let is_synchronous = self.synchronous.1;
+        if (self.voter.is_some() || is_synchronous) && self.flushed < self.log.sent() {
+            return true;
+        }
+        is_synchronous
+            && standbys.awaits_replay()
+            && self.replayed < self.log.sent()
+            && self.sent.back().is_some_and(|(_, sent)| sent.elapsed() < QUICK_REPLAY)
     }
 
     fn note_sent(&mut self, durable: Lsn) {

@@ -140,8 +140,8 @@ impl Serving {
     }
 
     /// Whether commits wait for an answer of the other side.
-    fn awaits_answer(&self) -> bool {
-        self.sending.as_ref().is_some_and(Sending::awaits_answer)
+    fn awaits_answer(&mut self) -> bool {
+        self.sending.as_mut().is_some_and(Sending::awaits_answer)
     }
 
     /// Whether the database was a primary, and is to be closed and opened again, because the other side takes over.

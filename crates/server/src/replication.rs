@@ -9,14 +9,16 @@ use std::time::Duration;
 
 use firn_base::disk::RealDisk;
 use firn_base::sync::{Arc, Mutex, OnceLock};
-use firn_base::{Error, NodeId, Result, SqlState, clock};
+use firn_base::{Error, Lsn, NodeId, Result, SqlState, clock};
 use firn_replica::archive::{Archiver, ArchiverStatus};
 use firn_replica::following::{self, Following, FollowingState, FollowingWatch};
 use firn_replica::promotion::Promotion;
+use firn_replica::standbys::{StandbyLevel, StandbyNames, SyncState};
 use firn_replica::{Channel, Peer, Received, Senders};
 use firn_session::Database;
 use firn_session::server::{
-    ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _, VoterFacts,
+    ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerDatabase as _, SynchronousCommit,
+    VoterFacts,
 };
 use firn_txn::Engine;
 use firn_wire::{ReplicationChannel, ReplicationInput, ReplicationPurpose, ReplicationService};
@@ -297,7 +299,16 @@ impl ReplicationFacts for Facts {
 
     fn senders(&self) -> Vec<SenderFacts> {
         let micros = |lag: Option<Duration>| lag.map(|lag| lag.as_micros() as i64);
-        let facts = |status: firn_replica::SenderStatus| SenderFacts {
+        let list = self.senders.list();
+        let states = self.senders.standbys().states(&list);
+        let facts = |(status, (priority, state)): (firn_replica::SenderStatus, _)| SenderFacts {
+            sync_priority: priority,
+            sync_state: match (state, status.peer.voter) {
+                (SyncState::Async, None) => "async",
+                (SyncState::Async, Some(_)) | (SyncState::Quorum, _) => "quorum",
+                (SyncState::Potential, _) => "potential",
+                (SyncState::Sync, _) => "sync",
+            },
             session: status.peer.session,
             name: status.peer.name,
             voter: status.peer.voter.map(|node| node.0),
@@ -311,7 +322,27 @@ impl ReplicationFacts for Facts {
             lags: status.lags.map(micros),
             reply_time: status.reply_time,
         };
-        self.senders.list().into_iter().map(facts).collect()
+        list.into_iter().zip(states).map(facts).collect()
+    }
+
+    fn wait_for_standbys(
+        &self,
+        lsn: Lsn,
+        mode: SynchronousCommit,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        let level = match mode {
+            SynchronousCommit::Off | SynchronousCommit::Local => return Ok(()),
+            SynchronousCommit::RemoteWrite => StandbyLevel::Received,
+            SynchronousCommit::On => StandbyLevel::Flushed,
+            SynchronousCommit::RemoteApply => StandbyLevel::Replayed,
+        };
+        self.senders.standbys().wait(lsn, level, check)
+    }
+
+    fn set_standby_names(&self, names: &str) -> Result<()> {
+        self.senders.set_standby_names(StandbyNames::parse(names)?);
+        Ok(())
     }
 
     fn pause_replay(&self, pause: bool) {

@@ -13,6 +13,7 @@ use firn_base::{Error, SqlState};
 use firn_replica::archive::Archiver;
 use firn_replica::following::{Following, FollowingState};
 use firn_replica::rejoin::{self, Rejoined, rejoin};
+use firn_replica::standbys::StandbyNames;
 use firn_replica::voting::{Voting, VotingEnd};
 use firn_replica::{Channel, Senders, Stoppable, join};
 use firn_session::server::{ServerDatabase as _, parse_memory};
@@ -112,6 +113,10 @@ pub struct Options {
     /// postgres://user@host/?sslmode=…
     #[arg(long, value_name = "URL", value_parser = follow_argument)]
     connect_as: Option<Box<Upstream>>,
+    /// The replicas that commits wait for, by their names, as in PostgreSQL: 'ANY 1 (*)', 'FIRST 2 (a, b, c)', 'a, b'. The SQL function
+    /// firn_set_synchronous_standby_names() changes it in a running server.
+    #[arg(long, value_name = "NAMES", requires = "data", default_value = "", value_parser = standby_names)]
+    synchronous_standby_names: String,
     /// Let the replicas that follow this server run its long queries that only read. A session can run its own here:
     /// SET firn.route_queries = off.
     #[arg(long)]
@@ -195,7 +200,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             }
             None => None,
         };
-        let (event, addresses) =
+        let (event, kept) =
             serve(&options, &auth, &tls, (upstream.clone(), may_diverge), &voters, &sender, &events)?;
         // What else has happened to the database that was just closed does not matter any more.
         if event == Event::Stop || events.try_iter().any(|event| event == Event::Stop) {
@@ -206,12 +211,19 @@ pub fn run(options: Options) -> Result<(), Failure> {
             join::wait_until_closed(&RealDisk, directory).map_err(Failure::data)?;
         }
         // Clients find it where it was, also if the port was a free one.
-        (options.listen, options.flight) = addresses;
+        (options.listen, options.flight) = (kept.listen, kept.flight);
+        options.synchronous_standby_names = kept.synchronous_standby_names;
     }
 }
 
-/// The addresses for PostgreSQL's clients, and that for clients of Flight SQL.
-type Addresses = (Vec<String>, Option<String>);
+/// What a server keeps when its database is opened again.
+struct Kept {
+    /// The addresses for PostgreSQL's clients.
+    listen: Vec<String>,
+    /// The address for clients of Flight SQL.
+    flight: Option<String>,
+    synchronous_standby_names: String,
+}
 
 /// Serves a database until an event.
 fn serve(
@@ -222,7 +234,7 @@ fn serve(
     voters: &Arc<Voters>,
     sender: &mpsc::Sender<Event>,
     events: &mpsc::Receiver<Event>,
-) -> Result<(Event, Addresses), Failure> {
+) -> Result<(Event, Kept), Failure> {
     let mut config = Config {
         directory: options.data.clone(),
         temporary_directory: options.temporary_dir.clone(),
@@ -300,7 +312,9 @@ fn serve(
         Offers::start(&database, Followed { upstream, name, engine, voters })
     });
     let offers = offers.transpose().map_err(Failure::data)?;
+    let standbys = senders.standbys().clone();
     let facts = Facts::show(&database, senders.clone(), followed, voters.clone(), begin_to_vote);
+    database.set_synchronous_standby_names(&options.synchronous_standby_names).map_err(Failure::data)?;
     archiver.iter().for_each(|archiver| facts.set_archiver(archiver));
     let router = options.route_queries.then(Arc::<Router>::default);
     router.iter().for_each(|router| database.set_query_router(router.clone()));
@@ -324,12 +338,9 @@ fn serve(
     }
     let report_after = Duration::from_secs(options.report_transactions_after);
     let watch = (!report_after.is_zero()).then(|| Watch::start(database.clone(), report_after));
-    let addresses = (
-        server
-            .as_ref()
-            .map_or_else(Vec::new, |server| server.addresses().iter().map(ToString::to_string).collect()),
-        flight.as_ref().map(|flight| flight.local_addr().to_string()),
-    );
+    let addresses = |server: &Server| server.addresses().iter().map(ToString::to_string).collect();
+    let listen = server.as_ref().map_or_else(Vec::new, addresses);
+    let flight_address = flight.as_ref().map(|flight| flight.local_addr().to_string());
     let cluster = database.engine().identity();
     let event = loop {
         match events.recv().unwrap_or(Event::Stop) {
@@ -368,6 +379,7 @@ fn serve(
         // Nobody waits for other voters any more.
         database.engine().end_waits();
     }
+    standbys.end(not_replicated());
     // The two are independent; what either leaves open is rolled back when it returns.
     if let Some(flight) = flight {
         flight.shutdown();
@@ -383,6 +395,7 @@ fn serve(
     if options.checkpoint_at_stop && options.data.is_some() && event == Event::Stop && !is_voter {
         database.checkpoint().map_err(Failure::data)?;
     }
+    let synchronous_standby_names = database.synchronous_standby_names();
     // Nothing is written to the log any more.
     archiver.into_iter().for_each(Archiver::stop);
     match event {
@@ -396,7 +409,15 @@ fn serve(
         | Event::Removed
         | Event::Uncertain => drop(database),
     }
-    Ok((event, addresses))
+    Ok((event, Kept { listen, flight: flight_address, synchronous_standby_names }))
+}
+
+/// The error of commits that wait for synchronous standbys when the database is closed.
+fn not_replicated() -> Error {
+    let message = "the server is being stopped, or is not the primary any more";
+    Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message).with_detail(
+        "The transaction has already committed locally, but might not have been replicated to the standby.",
+    )
 }
 
 /// How the other voters are reached: as the server that the operator has named, but for the address.
@@ -734,6 +755,12 @@ fn encryption(options: &Options) -> Result<Option<Tls>, Failure> {
 /// The argument of --follow.
 fn follow_argument(given: &str) -> Result<Box<Upstream>, String> {
     Upstream::parse(given).map(Box::new)
+}
+
+/// The argument of --synchronous-standby-names.
+fn standby_names(given: &str) -> Result<String, String> {
+    let says = |error: Error| format!("{error}; {}", error.hint().unwrap_or_default());
+    StandbyNames::parse(given).map_err(says).map(|_| given.to_owned())
 }
 
 /// The argument of --memory-limit.

@@ -692,7 +692,7 @@ impl Connection {
             current.set_running(None);
             let during = current.clone();
             if !committed {
-                *current = settings;
+                current.restore(settings);
             }
             current.end_transaction();
             *current != during
@@ -733,7 +733,7 @@ impl Connection {
             }
             other => other,
         };
-        self.services.with_settings(|current| *current = settings);
+        self.services.with_settings(|current| current.restore(settings));
         self.apply_settings();
         self.stream_failure.lower();
         Ok(())

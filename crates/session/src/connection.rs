@@ -8,6 +8,7 @@
 //! A panic inside a statement is a bug of the engine. It is caught here, ends the transaction and
 //! becomes XX000; the connection remains usable.
 
+use crate::acknowledge::{acknowledge, unknown_outcome};
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::cursor::Cursor;
@@ -32,7 +33,7 @@ use firn_sql::services::Services;
 use firn_sql::session_facts::SessionFacts;
 use firn_sql::settings::Settings;
 use firn_sql::sources::Sources;
-use firn_sql::standby::{self, Token};
+use firn_sql::standby::{self, SynchronousCommit, Token};
 use firn_sql::statement::ends_failed_block;
 use firn_sql::{Cancel, RunOptions, cancelled, parse};
 use firn_txn::{Isolation, TableWaitLimit, Ticket, Transaction, Waited};
@@ -173,7 +174,9 @@ pub struct Connection {
     pub(crate) facts: Arc<SessionFacts>,
     pub(crate) options: RunOptions,
     /// Copies of settings that every statement reads.
-    pub(crate) synchronous_commit: bool,
+    pub(crate) synchronous_commit: SynchronousCommit,
+    /// Which names of synchronous standbys the settings show.
+    standby_names_version: u64,
     pub(crate) default_read_only: bool,
     /// What a replica is to have replayed before a statement reads, and how long a statement waits for that.
     pub(crate) read_after: Option<Token>,
@@ -235,7 +238,8 @@ impl Connection {
             commits: 0,
             facts,
             options,
-            synchronous_commit: true,
+            synchronous_commit: SynchronousCommit::On,
+            standby_names_version: 0,
             default_read_only: false,
             read_after: None,
             read_after_timeout: None,
@@ -496,13 +500,15 @@ impl Connection {
             return None;
         }
         self.commits += 1;
-        let waits = self.synchronous_commit && self.shared.engine.has_log();
+        let waits = self.waits_for_disk() && self.shared.engine.has_log();
         (waits || self.commits % TIMED_COMMITS == 1).then(clock::now)
     }
 
     /// Waits until a commit is as durable as the session's settings require.
-    pub(crate) fn finish_commit(&self, ticket: Ticket, begun: Option<clock::Instant>) -> Result<()> {
-        self.wait(ticket)?;
+    pub(crate) fn finish_commit(&mut self, ticket: Ticket, begun: Option<clock::Instant>) -> Result<()> {
+        let mode = self.synchronous_commit;
+        let warning = acknowledge(&self.shared, mode, ticket, &self.activity, &self.options.cancel)?;
+        self.notices.extend(warning);
         if let Some(begun) = begun {
             self.shared.engine.statistics().note_latency(begun.elapsed());
         }
@@ -566,7 +572,7 @@ impl Connection {
                 transaction = self.begin_reader().map_err(|error| timed_out(error, alarm.as_ref()))?;
                 plan = self.current_plan(prepared, &transaction)?;
             }
-            if plan.is_short() && self.synchronous_commit {
+            if plan.is_short() && self.waits_for_disk() {
                 transaction.track_read_durability();
             }
             let output =
@@ -581,7 +587,7 @@ impl Connection {
                 Ok(QueryOutput::Stream(stream)) => {
                     let reading = Reading::new(
                         transaction,
-                        self.synchronous_commit,
+                        self.waits_for_disk(),
                         &self.services,
                         &self.options.cancel,
                     );
@@ -837,12 +843,16 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits for the disk, if the session's settings require it.
+    /// Whether the session waits for the disk at all: for its commits, and for those that it has seen.
+    #[inline]
+    pub(crate) fn waits_for_disk(&self) -> bool {
+        self.synchronous_commit != SynchronousCommit::Off
+    }
+
+    /// Waits until what a transaction has seen is committed, if the session's settings require it.
     pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
-        match self.synchronous_commit {
-            true => {
-                self.shared.engine.wait_unless(ticket, &|| self.check_cancel()).map_err(outcome_of_commit)
-            }
+        match self.waits_for_disk() {
+            true => self.shared.engine.wait_unless(ticket, &|| self.check_cancel()).map_err(unknown_outcome),
             false => Ok(()),
         }
     }
@@ -940,12 +950,22 @@ impl Connection {
     /// Lets `in_hot_standby` say what the server is now: it may have become a primary.
     #[inline]
     pub(crate) fn follow_role(&mut self) {
+        if self.standby_names_version != self.shared.sessions.standby_names_version() {
+            self.follow_standby_names();
+        }
         if self.is_in_standby && !self.shared.engine.is_replica() {
             self.is_in_standby = false;
             self.services.with_settings(|settings| settings.fix("in_hot_standby", "off".to_owned()));
             self.shared.defaults.lock().fix("in_hot_standby", "off".to_owned());
             self.settings_version += 1;
         }
+    }
+
+    #[cold]
+    fn follow_standby_names(&mut self) {
+        self.standby_names_version = self.shared.sessions.standby_names_version();
+        let names = self.shared.sessions.standby_names();
+        self.services.with_settings(|settings| settings.fix("synchronous_standby_names", names));
     }
 
     /// Copies settings to where statements read them.
@@ -1030,16 +1050,4 @@ impl Drop for Connection {
         self.leave_block();
         self.services.end_session();
     }
-}
-
-/// The error for a client whose wait for its commit has ended early: that does not mean that it has failed.
-#[cold]
-fn outcome_of_commit(error: Error) -> Error {
-    if error.state() != SqlState::QUERY_CANCELED {
-        return error;
-    }
-    let message =
-        "the wait for the other voters was cancelled, and it is unknown whether the transaction is committed";
-    Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message)
-        .with_detail("It is on the disk of this server, and not yet on those of a majority of the voters.")
 }

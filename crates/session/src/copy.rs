@@ -4,6 +4,7 @@
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
 //! when the COPY ends.
 
+use crate::acknowledge::acknowledge;
 use crate::connection::{CommandTag, Connection, Outcome};
 use crate::database::Shared;
 use crate::errors::{internal_error, timed_out, with_table_of_constraint};
@@ -14,11 +15,12 @@ use arrow_array::RecordBatch;
 use firn_base::stack;
 use firn_base::sync::{Arc, Mutex, Weak};
 use firn_base::{Error, Result, SqlState};
-use firn_sql::activity::State;
+use firn_sql::activity::{Activity, State};
 use firn_sql::copy::{CopyFormat, CopyFrom, CopyTo, Deed, Progress, is_damage};
 use firn_sql::parse::Parsed;
 use firn_sql::query::check_deferred;
 use firn_sql::session_facts::SessionFacts;
+use firn_sql::standby::SynchronousCommit;
 use firn_sql::tree::{self, CopyTarget, CopyValue, UtilityValue};
 use firn_sql::{KeptBytes, RunOptions, cancelled, ddl};
 use firn_txn::{Savepoint, Transaction};
@@ -106,7 +108,7 @@ pub struct CopyIn {
 /// What happens to the transaction when the COPY ends.
 enum End {
     /// It is committed.
-    Commit { shared: Arc<Shared>, wait: bool },
+    Commit { shared: Arc<Shared>, mode: SynchronousCommit, activity: Arc<Activity> },
     /// It returns to the block. If the COPY fails, it releases its rows at once, up to the last savepoint of the block if there
     /// is one, as after any other error ([`Connection::fail_open_block`]).
     Return { home: Arc<Home>, last: Option<Savepoint> },
@@ -175,23 +177,22 @@ impl CopyIn {
             Err(error) => return Err(self.failed(error)),
         };
         let mut transaction = self.transaction.take().expect("it has just been used");
+        let mut notices = copied.notices;
         match &self.end {
-            End::Commit { shared, wait } => {
+            End::Commit { shared, mode, activity } => {
                 let has_ddl = transaction.has_ddl();
                 let ticket = transaction.commit()?;
                 if has_ddl {
                     shared.note_end_of_ddl();
                 }
-                if *wait {
-                    shared.engine.wait(ticket)?;
-                }
+                notices.extend(acknowledge(shared, *mode, ticket, activity, &self.options.cancel)?);
             }
             End::Return { home, .. } => {
                 transaction.acquire_snapshot();
                 home.bring(HomeState::Returned(transaction));
             }
         }
-        Ok((CommandTag { verb: "COPY", rows: Some(copied.rows) }, copied.notices))
+        Ok((CommandTag { verb: "COPY", rows: Some(copied.rows) }, notices))
     }
 
     fn failed(&mut self, error: Error) -> Error {
@@ -578,7 +579,11 @@ impl Connection {
         let from = from.map_err(|error| timed_out(error, alarm.as_ref()))?;
         self.activity.show_copy(from.progress());
         from.release_snapshot(&mut transaction);
-        let end = End::Commit { shared: self.shared.clone(), wait: self.synchronous_commit };
+        let end = End::Commit {
+            shared: self.shared.clone(),
+            mode: self.synchronous_commit,
+            activity: self.activity.clone(),
+        };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
             format: from.format(),
@@ -661,7 +666,7 @@ impl Connection {
         let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
         let reading =
-            Some(Reading::new(transaction, self.synchronous_commit, &self.services, &self.options.cancel));
+            Some(Reading::new(transaction, self.waits_for_disk(), &self.services, &self.options.cancel));
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 

@@ -145,6 +145,7 @@
 //! # Ok::<(), firn_session::Error>(())
 //! ```
 
+mod acknowledge;
 mod block;
 mod cache;
 mod connection;

@@ -5,7 +5,7 @@
 
 use crate::server::{
     ArchiverCounts, ReceiverFacts, ReplicationFacts, SenderFacts, ServerConnection as _, ServerDatabase as _,
-    VoterFacts,
+    SynchronousCommit, VoterFacts,
 };
 use crate::{Connection, Database, Error, SqlState, TransactionStatus, Value};
 use firn_base::disk::RealDisk;
@@ -24,6 +24,8 @@ struct Fake {
     receiver: Option<ReceiverFacts>,
     senders: Vec<SenderFacts>,
     voters: Vec<VoterFacts>,
+    waits: Mutex<Vec<(Lsn, SynchronousCommit)>>,
+    waits_for_ever: AtomicBool,
     is_paused: AtomicBool,
     engine: Mutex<Option<Arc<Engine>>>,
     promotions: Mutex<Vec<(bool, Option<Duration>)>>,
@@ -40,6 +42,27 @@ impl ReplicationFacts for Fake {
 
     fn senders(&self) -> Vec<SenderFacts> {
         self.senders.clone()
+    }
+
+    fn wait_for_standbys(
+        &self,
+        lsn: Lsn,
+        mode: SynchronousCommit,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()> {
+        self.waits.lock().push((lsn, mode));
+        while self.waits_for_ever.load(Ordering::Relaxed) {
+            check()?;
+            std::thread::yield_now();
+        }
+        Ok(())
+    }
+
+    fn set_standby_names(&self, names: &str) -> Result<()> {
+        match names {
+            "-" => Err(Error::new(SqlState::INVALID_PARAMETER_VALUE, "no name")),
+            _ => Ok(()),
+        }
     }
 
     fn pause_replay(&self, pause: bool) {
@@ -495,9 +518,127 @@ fn reader() -> SenderFacts {
         written: Lsn(0x30),
         flushed: Lsn(0x20),
         replayed: Lsn(0x10),
+        sync_priority: 2,
+        sync_state: "potential",
         lags: [Some(1500), None, Some(3_000_000)],
         reply_time: Some(6_000_000),
     }
+}
+
+/// A primary, and what replication it has.
+fn with_standbys() -> (TempDir, Database, Arc<Fake>) {
+    let (folder, _) = primary();
+    let database = Database::open(folder.path()).unwrap();
+    let facts = Arc::new(Fake::default());
+    database.set_replication_facts(facts.clone());
+    (folder, database, facts)
+}
+
+#[test]
+fn commits_wait_for_standbys_as_synchronous_commit_says() {
+    let (_folder, database, facts) = with_standbys();
+    let mut connection = database.connect();
+    use SynchronousCommit::{On, RemoteApply, RemoteWrite};
+    for (mode, waits) in [
+        ("on", Some(On)),
+        ("remote_apply", Some(RemoteApply)),
+        ("remote_write", Some(RemoteWrite)),
+        ("local", None),
+        ("off", None),
+    ] {
+        connection.execute(&format!("SET synchronous_commit = {mode}")).unwrap();
+        let mut expected = Vec::new();
+        for sql in [
+            "INSERT INTO t VALUES (10)",
+            "BEGIN; UPDATE t SET b = 'x' WHERE a = 10; COMMIT",
+            "DELETE FROM t WHERE a = 10",
+        ] {
+            connection.execute(sql).unwrap();
+            expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
+        }
+        let mut copy = connection.copy_in("COPY t FROM STDIN").unwrap();
+        copy.write_data(b"10\tten\n").unwrap();
+        copy.finish().unwrap();
+        expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
+        connection.execute("DELETE FROM t WHERE a = 10").unwrap();
+        expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
+        // What only reads, fails or is rolled back waits for nobody.
+        for sql in [
+            "SELECT * FROM t",
+            "BEGIN; SELECT 1; COMMIT",
+            "BEGIN; DELETE FROM t; ROLLBACK",
+            "DELETE FROM t WHERE a = 99",
+        ] {
+            connection.execute(sql).unwrap();
+        }
+        let waited = std::mem::take(&mut *facts.waits.lock());
+        // The log pads the end of a group.
+        let is_end = |(waited, end): (&(Lsn, SynchronousCommit), &String)| {
+            let end = firn_base::text::parse_lsn(end).unwrap() as u64;
+            waited.0.0 <= end && end - waited.0.0 < 8
+        };
+        assert_eq!(waited.len(), if waits.is_some() { expected.len() } else { 0 }, "{mode}");
+        assert!(waited.iter().zip(&expected).all(is_end), "{mode}: {waited:?} {expected:?}");
+        assert!(waited.iter().all(|(_, mode)| Some(*mode) == waits), "{mode}");
+    }
+}
+
+#[test]
+fn a_cancelled_wait_for_standbys_is_a_commit_with_a_warning() {
+    let (_folder, database, facts) = with_standbys();
+    facts.waits_for_ever.store(true, Ordering::Relaxed);
+    let mut other = database.connect();
+    let work = |sql: &'static str, ends: &str, other: &mut Connection| {
+        let number = database.reserve_session();
+        let mut connection = database.connect_as(number);
+        connection.set_terminate_hook(|| {});
+        let thread = std::thread::spawn(move || (connection.execute(sql).map(drop), connection));
+        let before = facts.waits.lock().len();
+        while facts.waits.lock().len() == before {
+            std::thread::yield_now();
+        }
+        assert_eq!(text(other, &format!("SELECT {ends}({number})")), "t");
+        thread.join().unwrap()
+    };
+    for sql in ["INSERT INTO t VALUES (20)", "BEGIN; INSERT INTO t VALUES (21); COMMIT"] {
+        let (result, mut connection) = work(sql, "pg_cancel_backend", &mut other);
+        result.unwrap();
+        let notices = connection.take_notices();
+        assert_eq!(notices.len(), 1);
+        assert_eq!(notices[0].state(), SqlState::WARNING);
+        assert_eq!(notices[0].message(), "canceling wait for synchronous replication due to user request");
+        assert!(notices[0].detail().is_some());
+    }
+    // Nobody is told that it was committed.
+    let (result, _) = work("INSERT INTO t VALUES (22)", "pg_terminate_backend", &mut other);
+    assert_eq!(result.unwrap_err().state(), SqlState::TRANSACTION_RESOLUTION_UNKNOWN);
+    assert_eq!(text(&mut other, "SELECT count(*) FROM t WHERE a >= 20"), "3");
+}
+
+#[test]
+fn names_of_standbys_are_shown_in_all_sessions() {
+    let (folder, _) = primary();
+    let database = Database::open(folder.path()).unwrap();
+    let (mut first, mut second) = (database.connect(), database.connect());
+    let show = "SELECT current_setting('synchronous_standby_names')";
+    assert_eq!(text(&mut first, show), "");
+    assert_eq!(state(&mut first, "SELECT firn_set_synchronous_standby_names('a')"), "55000");
+    database.set_replication_facts(Arc::new(Fake::default()));
+    assert_eq!(state(&mut first, "SET synchronous_standby_names = 'a'"), "55P02");
+    first.execute("BEGIN; SET work_mem = '8MB'").unwrap();
+    assert_eq!(text(&mut first, "SELECT firn_set_synchronous_standby_names('ANY 1 (a, b)')"), "t");
+    assert_eq!(text(&mut second, show), "ANY 1 (a, b)");
+    // It does not belong to the transaction.
+    first.execute("ROLLBACK").unwrap();
+    for connection in [&mut first, &mut second, &mut database.connect()] {
+        assert_eq!(text(connection, show), "ANY 1 (a, b)");
+        let sql = "SELECT setting, reset_val FROM pg_settings WHERE name = 'synchronous_standby_names'";
+        assert_eq!(text(connection, sql), "ANY 1 (a, b)|ANY 1 (a, b)");
+        assert_eq!(state(connection, "SELECT firn_set_synchronous_standby_names('-')"), "22023");
+        assert_eq!(text(connection, show), "ANY 1 (a, b)");
+    }
+    assert_eq!(text(&mut first, "SELECT firn_set_synchronous_standby_names('')"), "t");
+    assert_eq!(text(&mut second, show), "");
 }
 
 #[test]
@@ -522,7 +663,7 @@ fn voters_are_shown_and_named() {
         flushed: None,
         ..voter.clone()
     };
-    let voting = SenderFacts { voter: Some(7), ..reader() };
+    let voting = SenderFacts { voter: Some(7), sync_state: "quorum", ..reader() };
     let facts = Fake { senders: vec![voting], voters: vec![own, voter], ..Fake::default() };
     database.set_replication_facts(Arc::new(facts));
     let sql = "SELECT node_id, role, sync_state FROM firn_replication";
@@ -568,14 +709,14 @@ fn the_views_show_both_ends_of_a_connection() {
                sync_state, extract(epoch FROM reply_time)::int FROM pg_stat_replication";
     assert_eq!(
         text(&mut connection, sql),
-        "77|10|ada|reader|127.0.0.1|-|4711|5|-|streaming|0/40|0/30|0/20|0/10|00:00:00.0015|-|00:00:03|0|async|6 \
-         78|10|-|reader|-|-|-1|5|-|catchup|0/40|0/30|0/20|0/10|00:00:00.0015|-|00:00:03|0|async|6"
+        "77|10|ada|reader|127.0.0.1|-|4711|5|-|streaming|0/40|0/30|0/20|0/10|00:00:00.0015|-|00:00:03|2|potential|6 \
+         78|10|-|reader|-|-|-1|5|-|catchup|0/40|0/30|0/20|0/10|00:00:00.0015|-|00:00:03|2|potential|6"
     );
     let sql = "SELECT role, name, address, state, sync_state, write_lsn = pg_current_wal_lsn(), lag_bytes > 0 \
                FROM firn_replication";
     assert_eq!(
         text(&mut connection, sql),
-        "primary|-|-|-|-|t|- replica|reader|127.0.0.1:4711|streaming|async|f|t replica|reader|-|catching up|async|f|t"
+        "primary|-|-|-|-|t|- replica|reader|127.0.0.1:4711|streaming|potential|f|t replica|reader|-|catching up|potential|f|t"
     );
 }
 

@@ -45,6 +45,7 @@ pub use firn_sql::activity::{
 };
 pub use firn_sql::parse::{Numbered, Parsed, number_named_parameters, number_parameters};
 pub use firn_sql::settings::{cooling_time as parse_cooling_time, parse_memory};
+pub use firn_sql::standby::SynchronousCommit;
 pub use firn_sql::{Datum, ResultChunk, RowChunk};
 
 /// The settings of a session, apart from it. Copies are cheap.
@@ -184,6 +185,13 @@ pub trait ServerDatabase {
 
     /// Sets what shows replication to SQL, as in `pg_stat_archiver`. Only the first call has an effect.
     fn set_replication_facts(&self, facts: Arc<dyn ReplicationFacts>);
+
+    /// Commits wait for these standbys from now on: a value of `synchronous_standby_names`. Errors: 22023; 55000 without [replication
+    /// facts](ServerDatabase::set_replication_facts).
+    fn set_synchronous_standby_names(&self, names: &str) -> Result<()>;
+
+    /// The value of `synchronous_standby_names`.
+    fn synchronous_standby_names(&self) -> String;
 
     /// How many sessions run a statement.
     fn active_sessions(&self) -> usize;
@@ -361,6 +369,14 @@ impl ServerDatabase for Database {
 
     fn set_replication_facts(&self, facts: Arc<dyn ReplicationFacts>) {
         self.shared.sessions.set_replication(facts);
+    }
+
+    fn set_synchronous_standby_names(&self, names: &str) -> Result<()> {
+        self.shared.sessions.set_standby_names(names)
+    }
+
+    fn synchronous_standby_names(&self) -> String {
+        self.shared.sessions.standby_names()
     }
 
     fn active_sessions(&self) -> usize {

@@ -7,9 +7,12 @@
 use crate::advisory::AdvisoryLocks;
 use crate::copy::Progress;
 use crate::notifications::Notifications;
+use crate::standby::SynchronousCommit;
 use firn_base::clock::coarse_wall_clock_micros;
-use firn_base::sync::{Arc, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, Weak};
-use firn_base::{Cancel, Lsn, Result, SqlState};
+use firn_base::sync::{
+    Arc, AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Mutex, OnceLock, Ordering, Weak,
+};
+use firn_base::{Cancel, Error, Lsn, Result, SqlState};
 use firn_txn::{Abort, Engine};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -106,6 +109,8 @@ pub struct Activity {
     copy: Mutex<Weak<Progress>>,
     /// The time in microseconds after which a statement is checked for a client that has gone; 0 for never.
     looks_after: AtomicI64,
+    /// Whether another session has ended it.
+    is_ended: AtomicBool,
     interrupts: Mutex<Interrupts>,
 }
 
@@ -201,6 +206,11 @@ impl Activity {
         self.looks_after.store(micros, Ordering::Relaxed);
     }
 
+    /// Whether another session has ended it.
+    pub fn is_ended(&self) -> bool {
+        self.is_ended.load(Ordering::Relaxed)
+    }
+
     /// Cancels a statement that has run for long enough and whose client has gone.
     fn cancel_if_client_has_gone(&self, now: i64) {
         let looks_after = self.looks_after.load(Ordering::Relaxed);
@@ -220,6 +230,7 @@ impl Activity {
         let interrupts = self.interrupts.lock();
         if ends {
             let Some(end) = &interrupts.end else { return false };
+            self.is_ended.store(true, Ordering::Relaxed);
             end();
         }
         interrupts.cancel.iter().for_each(Cancel::cancel);
@@ -267,6 +278,9 @@ pub struct Sessions {
     notifications: Notifications,
     resets: Mutex<Resets>,
     replication: OnceLock<Arc<dyn ReplicationFacts>>,
+    standby_names: Mutex<String>,
+    /// Changes with the names.
+    standby_names_version: AtomicU64,
 }
 
 /// What SQL shows of replication and of the archive, which are outside of the database.
@@ -279,6 +293,20 @@ pub trait ReplicationFacts: Send + Sync {
 
     /// The connections over which others receive this server's log, in the order in which they began.
     fn senders(&self) -> Vec<SenderFacts>;
+
+    /// Waits until the synchronous standbys have the log up to a position, as far as a mode says, if there are any; and calls `check`
+    /// meanwhile.
+    ///
+    /// Errors: those of `check`; 08007 if the database is to be closed.
+    fn wait_for_standbys(
+        &self,
+        lsn: Lsn,
+        mode: SynchronousCommit,
+        check: &dyn Fn() -> Result<()>,
+    ) -> Result<()>;
+
+    /// Commits wait for these standbys from now on: a value of `synchronous_standby_names`. Error: 22023.
+    fn set_standby_names(&self, names: &str) -> Result<()>;
 
     /// Stops or continues replay in a replica. No effect in a primary.
     fn pause_replay(&self, pause: bool);
@@ -381,6 +409,10 @@ pub struct SenderFacts {
     pub flushed: Lsn,
     /// Up to where it has been replayed there.
     pub replayed: Lsn,
+    /// Its place in the list of synchronous standbys, from 1; 0 if it is not there.
+    pub sync_priority: u32,
+    /// What it is to commits, in the word of `pg_stat_replication`.
+    pub sync_state: &'static str,
     /// How long it took until what was written here was received, was on disk, and was replayed there. In microseconds.
     pub lags: [Option<i64>; 3],
     /// When the other side has sent its last answer.
@@ -466,6 +498,12 @@ pub struct Resets {
     pub log: Option<(i64, u64)>,
 }
 
+#[cold]
+pub(crate) fn not_in_a_server() -> Error {
+    let message = "the database is not open in a server, which could be changed";
+    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use firn serve.")
+}
+
 impl Default for Sessions {
     fn default() -> Sessions {
         Sessions {
@@ -476,6 +514,8 @@ impl Default for Sessions {
             notifications: Notifications::default(),
             resets: Mutex::default(),
             replication: OnceLock::new(),
+            standby_names: Mutex::default(),
+            standby_names_version: AtomicU64::default(),
         }
     }
 }
@@ -484,6 +524,28 @@ impl Sessions {
     /// Sets what shows replication. No effect if it has been set.
     pub fn set_replication(&self, facts: Arc<dyn ReplicationFacts>) {
         let _ = self.replication.set(facts);
+    }
+
+    /// Commits wait for these standbys from now on, and all sessions show them as `synchronous_standby_names`. Errors: 22023; 55000 if
+    /// nothing shows replication.
+    pub fn set_standby_names(&self, names: &str) -> Result<()> {
+        // One that sets them at the same time does so before or after both.
+        let mut shown = self.standby_names.lock();
+        self.replication().ok_or_else(not_in_a_server)?.set_standby_names(names)?;
+        names.clone_into(&mut shown);
+        self.standby_names_version.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
+    /// What `synchronous_standby_names` shows.
+    pub fn standby_names(&self) -> String {
+        self.standby_names.lock().clone()
+    }
+
+    /// Changes with the names of standbys; 0 as long as there are none.
+    #[inline]
+    pub fn standby_names_version(&self) -> u64 {
+        self.standby_names_version.load(Ordering::Acquire)
     }
 
     /// What the archiver has done since the database was opened.
@@ -553,6 +615,7 @@ impl Sessions {
             client: Mutex::default(),
             copy: Mutex::default(),
             looks_after: AtomicI64::new(0),
+            is_ended: AtomicBool::new(false),
             interrupts: Mutex::default(),
         });
         let mut all = self.all.lock();

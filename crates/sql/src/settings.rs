@@ -6,7 +6,7 @@
 mod numbers;
 mod parameters;
 
-use crate::standby::Token;
+use crate::standby::{SynchronousCommit, Token};
 use firn_base::encoding::Encoding;
 use firn_base::sync::Arc;
 use firn_base::text_style::{ByteaStyle, DateOrder, DateStyle, IntervalStyle};
@@ -384,6 +384,12 @@ impl Settings {
         self.running
     }
 
+    /// Undoes what was set since a copy was made. What has changed in the server meanwhile stays changed.
+    pub fn restore(&mut self, before: Settings) {
+        let defaults = std::mem::take(&mut self.defaults);
+        *self = Settings { defaults, ..before };
+    }
+
     /// Undoes SET LOCAL.
     pub fn end_transaction(&mut self) {
         if !self.local.is_empty() {
@@ -437,9 +443,9 @@ impl Settings {
         }
     }
 
-    /// Whether COMMIT waits for the disk.
-    pub fn synchronous_commit(&self) -> bool {
-        self.known("synchronous_commit") != "off"
+    /// What COMMIT waits for.
+    pub fn synchronous_commit(&self) -> SynchronousCommit {
+        SynchronousCommit::named(self.known("synchronous_commit")).expect("checked when it was set")
     }
 
     /// Whether foreign keys are not checked: the rows that the session writes have been checked at their origin.

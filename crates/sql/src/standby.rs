@@ -13,6 +13,35 @@ use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use firn_txn::Engine;
 use std::fmt;
 
+/// What a commit is acknowledged after: the setting `synchronous_commit`. Each includes those before.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum SynchronousCommit {
+    /// Nothing: it may be lost if this server crashes.
+    Off,
+    /// The flush of this server.
+    Local,
+    /// Also the receipt by the synchronous standbys.
+    RemoteWrite,
+    /// Also the flush of a majority of the voters, and of the synchronous standbys.
+    On,
+    /// Also the replay by the synchronous standbys.
+    RemoteApply,
+}
+
+impl SynchronousCommit {
+    /// The mode with a value of the setting.
+    pub fn named(value: &str) -> Option<SynchronousCommit> {
+        Some(match value {
+            "off" => SynchronousCommit::Off,
+            "local" => SynchronousCommit::Local,
+            "remote_write" => SynchronousCommit::RemoteWrite,
+            "on" => SynchronousCommit::On,
+            "remote_apply" => SynchronousCommit::RemoteApply,
+            _ => return None,
+        })
+    }
+}
+
 /// What a session wants to read: everything that is in the log up to a position. Its text is `epoch:lsn`, or `lsn` alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Token {

@@ -402,6 +402,14 @@ impl Engine {
         }
     }
 
+    /// Waits until a commit is on the disk of this server, whether other voters have it or not. Errors as of [`Engine::wait`].
+    pub fn wait_local(&self, ticket: Ticket) -> Result<()> {
+        match (ticket.lsn, &self.log) {
+            (Some(lsn), Some(log)) => log.wait_local(lsn),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a commit is durable.
     pub fn is_durable(&self, ticket: Ticket) -> bool {
         match (ticket.lsn, &self.log) {
@@ -809,7 +817,7 @@ impl Engine {
             self.publish_catalog(ddl, time);
         }
         self.end(turn, write_set, digest, time, Some(lsn));
-        Ok(Ticket { time, lsn })
+        Ok(Ticket { time, lsn, has_written: true })
     }
 
     /// The same for a commit that is replayed, at the time that it has in the log, where it ends at `end`. In a replica only this moves

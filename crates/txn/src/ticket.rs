@@ -11,4 +11,6 @@ pub struct Ticket {
     /// The log position that must reach the disk: the end of the transaction's own changes, or of those that it has seen if it
     /// has only read. `None` if there is nothing to wait for.
     pub lsn: Option<Lsn>,
+    /// Whether the transaction has changed anything.
+    pub has_written: bool,
 }

@@ -360,7 +360,7 @@ impl Transaction {
                 let reads = self.reads.get_mut();
                 lsn = lsn.filter(|_| !self.engine.has_read_durable(reads, self.snapshot.read_time));
             }
-            return Ok(Ticket { time: self.snapshot.read_time, lsn });
+            return Ok(Ticket { time: self.snapshot.read_time, lsn, has_written: false });
         }
         let write_set = self.write_set.as_mut().expect("running");
         if let Some(ddl) = self.catalog_view.ddl() {

@@ -4,10 +4,11 @@ use crate::support::*;
 use firn_base::disk::{Disk, Fault, SimulatedDisk};
 use firn_base::random::Random;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
-use firn_base::{Error, Result, SqlState, clock};
+use firn_base::{Error, Lsn, Result, SqlState, clock};
 use firn_replica::following::{Following, FollowingState, Options};
 use firn_replica::promotion::Promotion;
 use firn_replica::rejoin::{Rejoined, interrupted, rejoin};
+use firn_replica::standbys::{StandbyLevel, StandbyNames};
 use firn_replica::{Channel, Senders, join};
 use firn_session::Database;
 use firn_txn::DirectoryRole;
@@ -426,6 +427,92 @@ fn a_full_disk_of_a_replica_delays_it_and_loses_nothing() {
 
 /// Everything that has been asked of a promotion without time.
 const SOON: Duration = Duration::from_secs(60);
+
+/// An error in place of a wait that lasts for long.
+fn not_for_long() -> impl Fn() -> Result<()> {
+    let begun = clock::now();
+    move || match begun.elapsed() < Duration::from_millis(300) {
+        true => Ok(()),
+        false => Err(Error::new(SqlState::QUERY_CANCELED, "it lasts")),
+    }
+}
+
+#[test]
+fn commits_wait_for_synchronous_standbys() {
+    let (disk, other) = (SimulatedDisk::new(), SimulatedDisk::new());
+    let mut ledger = Ledger::new(&disk);
+    let server = Server::of(&ledger.database);
+    let replica = Replica::make(&other, &server);
+    let standbys = server.senders.standbys().clone();
+    let names = |names: &str| server.senders.set_standby_names(StandbyNames::parse(names).unwrap());
+    let end = |ledger: &Ledger| {
+        ledger.database.engine().flush_log().unwrap();
+        ledger.database.engine().log_point().unwrap().lsn
+    };
+    let is_reached = |lsn, level| match standbys.wait(lsn, level, &not_for_long()) {
+        Ok(()) => true,
+        Err(error) => {
+            assert_eq!(error.message(), "it lasts");
+            false
+        }
+    };
+    // Nobody is named.
+    assert!(is_reached(Lsn(u64::MAX), StandbyLevel::Replayed));
+    names("r");
+    replica.catch_up(&ledger.database);
+    for _ in 0..20 {
+        ledger.commit(1);
+        let lsn = end(&ledger);
+        assert!(is_reached(lsn, StandbyLevel::Flushed));
+        assert!(replica.database.engine().durable_lsn() >= lsn);
+        assert!(is_reached(lsn, StandbyLevel::Replayed));
+        assert!(replica.database.engine().visible_lsn() >= lsn);
+    }
+    // What is on disk there does not need to be replayed.
+    replica.following.watch().pause(true);
+    clock::sleep(Duration::from_millis(200));
+    ledger.commit(1);
+    let lsn = end(&ledger);
+    assert!(is_reached(lsn, StandbyLevel::Received) && is_reached(lsn, StandbyLevel::Flushed));
+    assert!(!is_reached(lsn, StandbyLevel::Replayed));
+    replica.following.watch().pause(false);
+    assert!(is_reached(lsn, StandbyLevel::Replayed));
+    // There is one, and not two.
+    for (text, is_enough) in [("FIRST 2 (r, x)", false), ("ANY 1 (x, r)", true), ("x", false), ("*", true)] {
+        names(text);
+        ledger.commit(1);
+        assert_eq!(is_reached(end(&ledger), StandbyLevel::Flushed), is_enough, "{text}");
+    }
+    // It is lost; what waits goes on when it is back, or when nobody is named any more.
+    replica.stop();
+    wait_until("its connection ends", || server.senders.list().is_empty());
+    ledger.commit(1);
+    let lsn = end(&ledger);
+    assert!(!is_reached(lsn, StandbyLevel::Received));
+    let waiting = std::thread::spawn({
+        let standbys = standbys.clone();
+        move || standbys.wait(lsn, StandbyLevel::Replayed, &|| Ok(()))
+    });
+    let replica = Replica::open(&other, &server);
+    waiting.join().unwrap().unwrap();
+    replica.compare(&ledger.database);
+    replica.stop();
+    ledger.commit(1);
+    let lsn = end(&ledger);
+    for ends_by_names in [true, false] {
+        names("r");
+        let waiting = std::thread::spawn({
+            let standbys = standbys.clone();
+            move || standbys.wait(lsn, StandbyLevel::Received, &|| Ok(()))
+        });
+        clock::sleep(Duration::from_millis(20));
+        match ends_by_names {
+            true => names(""),
+            false => standbys.end(Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, "it is stopped")),
+        }
+        assert_eq!(waiting.join().unwrap().is_ok(), ends_by_names);
+    }
+}
 
 fn to_hand_over() -> Promotion {
     Promotion::Handover { server: "replica:1".to_owned() }

@@ -6,7 +6,7 @@
 use super::functions::no_session;
 use super::rows::row;
 use super::{Cell, OWNER, Row, Source};
-use crate::activity::{ReceiverFacts, ReplicationFacts, SenderFacts, VoterFacts};
+use crate::activity::{ReceiverFacts, ReplicationFacts, SenderFacts, VoterFacts, not_in_a_server};
 use crate::services::Services;
 use crate::standby::Token;
 use firn_base::sync::Arc;
@@ -45,6 +45,18 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
         facts.remove_voter(voter, &|| call.context.check_cancel()).map(|()| true)
     });
     builder.add(changes_server(9_988, "firn_remove_voter", Box::new([voter]), Arc::new(kernel)));
+    let names = Parameter { ty: TypeId::TEXT, name: Some("names".into()), mode: Mode::In, default: None };
+    let kernel = scalar::<(&str,), _>(|call: &mut Call<'_>, (names,)| {
+        let source: Option<&Source> = call.context.session.as_any().downcast_ref();
+        let session = source.and_then(Source::session).ok_or_else(no_session)?;
+        session.sessions().set_standby_names(names).map(|()| true)
+    });
+    builder.add(changes_server(
+        9_987,
+        "firn_set_synchronous_standby_names",
+        Box::new([names]),
+        Arc::new(kernel),
+    ));
     let kernel = scalar::<(), _>(|call: &mut Call<'_>, ()| {
         let source: Option<&Source> = call.context.session.as_any().downcast_ref();
         let session = source.and_then(Source::session).ok_or_else(no_session)?;
@@ -68,7 +80,7 @@ pub(crate) fn register(builder: &mut RegistryBuilder) {
     });
 }
 
-/// A function that changes the role of the server, and returns whether it has.
+/// A function that changes the server, and returns whether it has.
 fn changes_server(id: u32, name: &str, parameters: Box<[Parameter]>, kernel: Arc<dyn Kernel>) -> Function {
     Function {
         // PostgreSQL leaves the numbers from 8000 to 9999 to its developers, and releases none.
@@ -93,7 +105,7 @@ fn changes_server(id: u32, name: &str, parameters: Box<[Parameter]>, kernel: Arc
 fn facts_of<'c>(call: &'c Call<'_>) -> Result<&'c dyn ReplicationFacts> {
     let source: Option<&Source> = call.context.session.as_any().downcast_ref();
     let session = source.and_then(Source::session).ok_or_else(no_session)?;
-    session.sessions().replication().ok_or_else(no_server)
+    session.sessions().replication().ok_or_else(not_in_a_server)
 }
 
 /// Makes the server a primary.
@@ -104,7 +116,7 @@ fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> R
         let message = "\"wait_seconds\" must not be negative or zero";
         return Err(Error::new(SqlState::NUMERIC_VALUE_OUT_OF_RANGE, message));
     }
-    let facts = session.sessions().replication().ok_or_else(no_server)?;
+    let facts = session.sessions().replication().ok_or_else(not_in_a_server)?;
     let longest = waits.then(|| Duration::from_secs(u64::from(seconds.unsigned_abs())));
     let is_promoted = facts.promote(is_forced, longest, &|| call.context.check_cancel())?;
     if waits && !is_promoted {
@@ -115,12 +127,6 @@ fn promote(call: &mut Call<'_>, is_forced: bool, waits: bool, seconds: i32) -> R
         }
     }
     Ok(is_promoted || !waits)
-}
-
-#[cold]
-fn no_server() -> Error {
-    let message = "the database is not open in a server, whose role could change";
-    Error::new(SqlState::OBJECT_NOT_IN_PREREQUISITE_STATE, message).with_hint("Use firn serve.")
 }
 
 fn engine(source: &Source) -> Result<&Engine> {
@@ -275,8 +281,8 @@ pub(super) fn pg_stat_replication(source: &Source) -> Vec<Row> {
             "write_lag": interval(write_lag),
             "flush_lag": interval(flush_lag),
             "replay_lag": interval(replay_lag),
-            "sync_priority": 0,
-            "sync_state": "async",
+            "sync_priority": i64::from(sender.sync_priority),
+            "sync_state": sender.sync_state,
             "reply_time": sender.reply_time,
         }
     };
@@ -441,7 +447,7 @@ pub(super) fn firn_replication(source: &Source) -> Vec<Row> {
             lags: sender.lags,
             end: Some(Lsn(durable)),
             node: sender.voter,
-            sync_state: Some(if sender.voter.is_some() { "quorum" } else { "async" }),
+            sync_state: Some(sender.sync_state),
             pinned: pin.map(|pin| pin.position),
             last_message: sender.reply_time,
             name: Some(sender.name),

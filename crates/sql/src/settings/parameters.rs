@@ -431,7 +431,13 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "synchronous_commit",
         "on",
         Kind::Choice(&["local", "remote_write", "remote_apply", "on", "off"]),
-        "Whether COMMIT waits for the disk.",
+        "What COMMIT waits for: nothing, the disk here, or also synchronous standbys.",
+    ),
+    parameter(
+        "synchronous_standby_names",
+        "",
+        Kind::Fixed("string"),
+        "Replicas that COMMIT waits for; firn_set_synchronous_standby_names() changes it.",
     ),
     parameter("tcp_keepalives_count", "0", Kind::Integer(None, 0, i32::MAX), "Accepted; has no effect."),
     parameter(

@@ -1,0 +1,71 @@
+//! What a commit waits for before its client is told of it.
+
+use crate::database::Shared;
+use firn_base::{Cancel, Error, Result, SqlState};
+use firn_sql::activity::Activity;
+use firn_sql::standby::SynchronousCommit;
+use firn_txn::Ticket;
+
+/// Waits for what `synchronous_commit` asks for. Returns a warning if the wait for synchronous standbys was cancelled: the commit is
+/// acknowledged nevertheless, as in PostgreSQL.
+///
+/// Errors, after which the transaction may be committed or not: 08007 if the wait for other voters was cancelled, or the server or the
+/// session ends before the others have the commit; 58030 and 53100 of the log.
+pub(crate) fn acknowledge(
+    shared: &Shared,
+    mode: SynchronousCommit,
+    ticket: Ticket,
+    activity: &Activity,
+    cancel: &Cancel,
+) -> Result<Option<Error>> {
+    let check = || cancel.check();
+    match mode {
+        SynchronousCommit::Off => return Ok(None),
+        SynchronousCommit::Local | SynchronousCommit::RemoteWrite => shared.engine.wait_local(ticket)?,
+        SynchronousCommit::On | SynchronousCommit::RemoteApply => {
+            shared.engine.wait_unless(ticket, &check).map_err(unknown_outcome)?;
+        }
+    }
+    let (Some(lsn), Some(facts)) = (ticket.lsn.filter(|_| ticket.has_written), shared.sessions.replication())
+    else {
+        return Ok(None);
+    };
+    if mode == SynchronousCommit::Local {
+        return Ok(None);
+    }
+    match facts.wait_for_standbys(lsn, mode, &check) {
+        Err(error) if error.state() == SqlState::QUERY_CANCELED => match activity.is_ended() {
+            true => Err(ended_by_another()),
+            false => Ok(Some(not_replicated())),
+        },
+        waited => waited.map(|()| None),
+    }
+}
+
+/// The error for a client whose wait for other voters has ended early: that does not mean that the commit has failed.
+#[cold]
+pub(crate) fn unknown_outcome(error: Error) -> Error {
+    if error.state() != SqlState::QUERY_CANCELED {
+        return error;
+    }
+    let message =
+        "the wait for the other voters was cancelled, and it is unknown whether the transaction is committed";
+    Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message)
+        .with_detail("It is on the disk of this server, and not yet on those of a majority of the voters.")
+}
+
+#[cold]
+fn not_replicated() -> Error {
+    Error::new(SqlState::WARNING, "canceling wait for synchronous replication due to user request").with_detail(
+        "The transaction has already committed locally, but might not have been replicated to the standby.",
+    )
+}
+
+#[cold]
+fn ended_by_another() -> Error {
+    let message =
+        "terminating connection due to administrator command during the wait for synchronous replication";
+    Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, message).with_detail(
+        "The transaction has already committed locally, but might not have been replicated to the standby.",
+    )
+}
