@@ -12,10 +12,20 @@
                time without an acknowledged commit
     commit     commits of one client on a server alone and on one of two voters, and the same statements without waiting for their
                commit, beside a flush of the disk (an appended fdatasync) and a round trip between two sleeping processes
+    copy       a new replica of a large database beside TPC-C at a rate: until it shows what the primary had when it was started, over the
+               time of `cp` and sync of the bytes, of opening them, and of replaying the log that came meanwhile
+    backup     backups, one after another, of a large database beside TPC-C at a rate: their time over that of `cp` and sync of their bytes,
+               and how late transactions are on disk, without and with them
     quiet      three voters and eight clients that write and read for so many seconds: how often another one has taken over, which should be
                never
 
 Figures of `primary` are medians of alternating runs. A run includes the copies that the replicas begin with.
+
+Before each copy of `copy` and `backup`, the page cache gives up the files that are copied: a server writes most of them past it, so that the
+first who copies them would read the disk, and the next one would not.
+
+A latency of TPC-C ends when its client sees that the transaction is on disk. Its clients do not wait for that, so it includes up to two intervals of
+the log's flushes, of 5 ms each, and at a rate up to 2 ms of the client's sleep. `backup` therefore also times commits that one client waits for.
 """
 
 import argparse
@@ -23,6 +33,7 @@ import atexit
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import statistics
@@ -33,6 +44,12 @@ import threading
 import time
 
 WAREHOUSES = 5
+
+# Of the table that makes a database large, in its files.
+ROW_BYTES = 281
+
+# The duration of a run that is ended before.
+LONG = 24 * 60 * 60
 
 
 def main():
@@ -49,8 +66,10 @@ def parse():
     parser.add_argument("--seconds", type=int, default=10, help="how long TPC-C runs")
     parser.add_argument("--runs", type=int, default=3, help="how often")
     parser.add_argument("--rate", type=int, default=30000, help="transactions per second for lag and cost")
+    parser.add_argument("--size", type=float, default=2, help="gigabytes of a table beside TPC-C's for copy and backup")
+    parser.add_argument("--large-rate", type=int, default=10000, help="transactions per second for copy and backup")
     parser.add_argument("--directory", help="where databases are written")
-    parser.add_argument("parts", nargs="*", default=[], help="primary, cost, replay, lag, failover, commit, quiet; all by default")
+    parser.add_argument("parts", nargs="*", default=[], help="primary, cost, replay, lag, failover, commit, copy, backup, quiet; all by default")
     arguments = parser.parse_args()
     arguments.parts = arguments.parts or list(PARTS)
     return arguments
@@ -59,8 +78,8 @@ def parse():
 class Client:
     """One connection of PostgreSQL's protocol, for statements without parameters."""
 
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), 5)
+    def __init__(self, port, timeout=5):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         body = struct.pack("!i", 196608) + b"user\0firn\0database\0firn\0\0"
         self.socket.sendall(struct.pack("!i", len(body) + 4) + body)
@@ -123,8 +142,13 @@ class Server:
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         atexit.register(self.process.kill)
 
-    def connect(self):
-        return wait_for(lambda: Client(self.port))
+    def connect(self, seconds=120):
+        def connected():
+            if self.process.poll() is not None:
+                raise SystemExit("a server has ended early")
+            return Client(self.port)
+
+        return wait_for(connected, seconds)
 
     def kill(self, number=signal.SIGKILL):
         self.process.send_signal(number)
@@ -158,15 +182,25 @@ class Tpcc:
         command += ["--seconds", str(seconds or arguments.seconds), "--listen", f"127.0.0.1:{self.port}", *more]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         atexit.register(self.process.kill)
-        wait_for(lambda: Client(self.port))
+        wait_for(self.connect, 3600)
+
+    def connect(self):
+        if self.process.poll() is not None:
+            raise SystemExit("TPC-C has ended early")
+        return Client(self.port)
 
     def rate(self):
         """Transactions per second of all kinds."""
+        return self.report()[0]
+
+    def report(self):
+        """Transactions per second of all kinds, and the p99 of latencies by kind, in milliseconds."""
         output = self.process.communicate()[0]
         if self.process.returncode != 0:
             raise SystemExit(output)
         found = re.search(r"^(\d+) tx/s", output, re.M)
-        return float(found.group(1))
+        lines = re.findall(r"^(\S+) +\d+ +\d+ +[\d.]+ \S+ +([\d.]+) (\S+)$", output, re.M)
+        return float(found.group(1)), {kind: float(number) * {"µs": 1e-3, "ms": 1, "s": 1e3}[unit] for kind, number, unit in lines}
 
 
 def received(client):
@@ -414,6 +448,211 @@ def commit(arguments):
         server.kill()
 
 
+def large(arguments, name, seconds):
+    """A run of TPC-C at the rate beside a large table, and its directory, which has a checkpoint."""
+    rows = max(int(arguments.size * 1e9 / ROW_BYTES), 1)
+    columns = "g AS id, repeat(md5(g::text), 8) AS wide"
+    more = []
+    for statement in [
+        # It does not become compact in the middle of a run.
+        f"CREATE TABLE large WITH (compact_after = 'never') AS SELECT {columns} FROM generate_series(1, {rows}) g",
+        "CREATE TABLE probe (a integer)",
+        "CHECKPOINT",
+    ]:
+        more += ["--before", statement]
+    directory = arguments.scratch / name
+    more += ["--data", str(directory), "--rate", str(arguments.large_rate)]
+    return Tpcc(arguments, more, seconds), directory
+
+
+def files_of(directory):
+    """All files, with paths relative to the directory."""
+    return [str(path.relative_to(directory)) for path in sorted(directory.rglob("*")) if path.is_file()]
+
+
+def size_of(directory):
+    return sum((directory / file).stat().st_size for file in files_of(directory))
+
+
+def database_files(directory):
+    """Those that an opening needs: the newest segments of the log first, so that a copy of them in this order ends with a whole group or a
+    torn one, while the log grows."""
+    files = files_of(directory)
+    log = sorted((file for file in files if file.startswith("log/") and file.endswith(".redo")), reverse=True)
+    return ["MANIFEST", *(file for file in files if file.startswith("checkpoint/")), *log]
+
+
+def forget(directory):
+    """Removes the files of a directory from the page cache."""
+    for name in files_of(directory):
+        try:
+            file = os.open(directory / name, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
+def copy_files(source, files, target):
+    """Copies files with cp, in this order, and syncs them; returns the time."""
+    target.mkdir()
+    begun = time.monotonic()
+    subprocess.run(["cp", "--reflink=never", "--parents", *files, str(target)], cwd=source, check=True)
+    for path in [target / file for file in files] + [path for path in target.rglob("*") if path.is_dir()] + [target]:
+        file = os.open(path, os.O_RDONLY)
+        os.fsync(file)
+        os.close(file)
+    return time.monotonic() - begun
+
+
+def reach(client, position):
+    """Waits until a replica has replayed a position."""
+    wait_for(lambda: client.value(f"SELECT pg_last_wal_replay_lsn() >= '{position}'") == "t")
+
+
+def replay_speed(client):
+    """Bytes of the log that a replica replays in a second, beside what it receives meanwhile."""
+    client.query("SELECT pg_wal_replay_pause()")
+    time.sleep(4)
+    end, size = client.query(
+        "SELECT pg_last_wal_receive_lsn(), pg_wal_lsn_diff(pg_last_wal_receive_lsn(), pg_last_wal_replay_lsn())"
+    )[0]
+    begun = time.monotonic()
+    client.query("SELECT pg_wal_replay_resume()")
+    reach(client, end)
+    return float(size) / (time.monotonic() - begun)
+
+
+def copy(arguments):
+    tpcc, directory = large(arguments, "copy", LONG)
+    primary, patient = Client(tpcc.port), Client(tpcc.port, 3600)
+    position = lambda: primary.value("SELECT pg_current_wal_lsn()")
+    since = lambda start: float(primary.value(f"SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '{start}')"))
+    orders = lambda: int(primary.value("SELECT sum(d_next_o_id) FROM district"))
+    begun, before = time.monotonic(), orders()
+    ratios = []
+    for run in range(arguments.runs):
+        patient.query("CHECKPOINT")
+        forget(directory)
+        start, started = position(), time.monotonic()
+        replica = Server(arguments, f"copy-{run}-replica", tpcc.port)
+        client = replica.connect(3600)
+        reach(client, start)
+        served, now = time.monotonic() - started, position()
+        reach(client, now)
+        caught_up = time.monotonic() - started
+        speed = replay_speed(client)
+        replica.remove()
+
+        patient.query("CHECKPOINT")
+        forget(directory)
+        start, local = position(), arguments.scratch / f"copy-{run}-cp"
+        copied = copy_files(directory, database_files(directory), local)
+        size, started = size_of(local), time.monotonic()
+        opened = Server(arguments, local.name)
+        opened.connect(3600).query("SELECT 1")
+        opening = time.monotonic() - started
+        came = since(start)
+        opened.remove()
+
+        whole = copied + opening + came / speed
+        ratios.append((served / whole, caught_up / whole))
+        print(f"{size / 1e9:.2f} GB: a replica serves after {served:.2f} s, and has caught up after {caught_up:.2f} s")
+        print(f"    cp and sync {copied:.2f} s, opening {opening:.2f} s, replay of {came / 1e6:.1f} MB that came meanwhile {came / speed:.2f} s")
+    print(f"{(orders() - before) / (time.monotonic() - begun):.0f} new orders/s, which are 45 % of the transactions")
+    serves, catches_up = (statistics.median(of) for of in zip(*ratios))
+    print(f"a new replica serves within {serves:.2f} x (cp + opening + replay), and has caught up within {catches_up:.2f} x")
+    tpcc.process.kill()
+    tpcc.process.wait()
+    shutil.rmtree(directory)
+
+
+class Prober(threading.Thread):
+    """Commits now and then, and waits for each commit, until the server ends."""
+
+    def __init__(self, port):
+        super().__init__(daemon=True)
+        self.client, self.times = Client(port, 3600), []
+        self.start()
+
+    def run(self):
+        try:
+            while True:
+                begun = time.perf_counter()
+                self.client.query("INSERT INTO probe VALUES (1)")
+                self.times.append((time.perf_counter() - begun) * 1e3)
+                time.sleep(0.005)
+        except (OSError, RuntimeError):
+            pass
+
+
+def repeat_until(deadline, body):
+    """The results of a call that is repeated until then; that of one which has not ended by then is left out."""
+    found, at = [], 0
+    while time.monotonic() < deadline:
+        result = body(at)
+        if time.monotonic() < deadline:
+            found.append(result)
+        at += 1
+    return found
+
+
+def backup(arguments):
+    rates, latencies, backups, copies, kept = {}, {}, [], [], arguments.scratch / "backup-kept"
+    for run in range(arguments.runs):
+        for kind in ["alone", "backups", "cp"]:
+            tpcc, directory = large(arguments, f"backup-{run}-{kind}", arguments.seconds)
+            prober = Prober(tpcc.port)
+            # Time enough for the process to start its clients, and to end them.
+            deadline = time.monotonic() + arguments.seconds - 1
+
+            def back_up(at):
+                made = arguments.scratch / f"backup-{run}-{at}"
+                forget(directory)
+                begun = time.monotonic()
+                command = [arguments.firn, "backup", "create", f"127.0.0.1:{tpcc.port}", str(made)]
+                ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                took = time.monotonic() - begun
+                if ended.returncode == 0:
+                    shutil.rmtree(kept, ignore_errors=True)
+                    made.rename(kept)
+                    return took
+                shutil.rmtree(made, ignore_errors=True)
+                if time.monotonic() < deadline:
+                    raise SystemExit(ended.stderr)
+
+            def cp(at):
+                target = arguments.scratch / f"backup-{run}-copied"
+                forget(kept)
+                took = copy_files(kept, files_of(kept), target)
+                shutil.rmtree(target)
+                return took
+
+            if kind != "alone":
+                found = repeat_until(deadline, back_up if kind == "backups" else cp)
+                if not found:
+                    raise SystemExit("none has ended within --seconds")
+                (backups if kind == "backups" else copies).extend(found)
+            rate, by_kind = tpcc.report()
+            rates.setdefault(kind, []).append(rate)
+            prober.join()
+            by_kind["a commit with wait"] = sorted(prober.times)[int(0.99 * (len(prober.times) - 1))]
+            for name, p99 in by_kind.items():
+                latencies.setdefault(name, {}).setdefault(kind, []).append(p99)
+            shutil.rmtree(directory)
+    size = size_of(kept)
+    shutil.rmtree(kept)
+    median = statistics.median
+    print(f"{size / 1e9:.2f} GB: a backup takes {median(backups):.2f} s, of {len(backups)}; cp and sync {median(copies):.2f} s, of {len(copies)}")
+    print(f"a backup takes {median(backups) / median(copies):.2f} x the time of cp")
+    print(f"{'':<26}{'alone':>10}{'beside backups':>24}{'beside cp':>24}")
+    print(f"{'tx/s':<26}{median(rates['alone']):>10.0f}{median(rates['backups']):>14.0f}{median(rates['cp']):>24.0f}")
+    for name, by_kind in latencies.items():
+        alone = median(by_kind["alone"])
+        beside = [f"{median(by_kind[kind]):>11.2f} ms{median(by_kind[kind]) / alone:>8.2f} x" for kind in ["backups", "cp"]]
+        print(f"{name + ', p99':<26}{alone:>7.2f} ms" + "".join(beside))
+
+
 def quiet(arguments):
     servers = cluster(arguments, "quiet", 3)
     client = servers[0].connect()
@@ -438,7 +677,17 @@ def quiet(arguments):
         server.kill()
 
 
-PARTS = {"primary": primary, "cost": cost, "replay": replay, "lag": lag, "failover": failover, "commit": commit, "quiet": quiet}
+PARTS = {
+    "primary": primary,
+    "cost": cost,
+    "replay": replay,
+    "lag": lag,
+    "failover": failover,
+    "commit": commit,
+    "copy": copy,
+    "backup": backup,
+    "quiet": quiet,
+}
 
 if __name__ == "__main__":
     main()

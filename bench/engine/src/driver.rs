@@ -121,7 +121,9 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{:<14}{:>12}{:>12}{:>12}{:>12}", "transaction", "count", "per second", "p50", "p99")?;
-        for (kind, latencies) in self.kinds.iter().zip(&self.latencies) {
+        let mut all = Histogram::default();
+        self.latencies.iter().for_each(|latencies| all.merge(latencies));
+        for (kind, latencies) in self.kinds.iter().zip(&self.latencies).chain([(&"all", &all)]) {
             writeln!(
                 f,
                 "{:<14}{:>12}{:>12.0}{:>12}{:>12}",

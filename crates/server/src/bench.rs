@@ -74,6 +74,10 @@ enum Workload {
         /// The columns of that table's primary key, separated by commas; the first column by default.
         #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "load")]
         load_key: Vec<String>,
+        /// A statement that runs before the transactions, such as one that makes another table. May be given more than
+        /// once.
+        #[arg(long, value_name = "SQL")]
+        before: Vec<String>,
     },
     /// TATP's seven transactions.
     Tatp {
@@ -269,6 +273,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
             interleaved,
             load,
             load_key,
+            before,
         } => {
             let (isolation, sql_name) = match isolation {
                 IsolationLevel::Serializable => (native::Isolation::Serializable, "serializable"),
@@ -282,7 +287,7 @@ pub fn run(options: Options) -> Result<(), Failure> {
                 None => Show::Transactions { settle, hold_snapshot, memory },
                 Some(file) => Show::Beside(beside::Load { file, key: load_key }),
             };
-            run_tpcc(warehouses, &run, clients, &what)
+            run_tpcc(warehouses, &run, clients, &what, &before)
         }
         Workload::Rows { rows, runs } => run_rows(rows as usize, usize::from(runs)),
         Workload::Merge { main, delta, threads, runs } => run_merge(merge::Options {
@@ -318,10 +323,19 @@ enum Show {
     Beside(beside::Load),
 }
 
-fn run_tpcc(warehouses: i32, run: &Transactional, clients: Clients, what: &Show) -> Result<(), Failure> {
+fn run_tpcc(
+    warehouses: i32,
+    run: &Transactional,
+    clients: Clients,
+    what: &Show,
+    before: &[String],
+) -> Result<(), Failure> {
     let (database, _directory) = open(run)?;
     let scale = Scale::warehouses(warehouses);
     load_tpcc(&database, scale)?;
+    for statement in before {
+        database.connect().execute(statement).map_err(Failure::new)?;
+    }
     let terminal = |number| Terminal::new(scale, 1, number, usize::from(run.threads));
     match clients {
         Clients::Native(mode) => {
