@@ -92,6 +92,8 @@ pub struct Shared {
     /// The server that does not answer.
     pub avoided: Mutex<Option<usize>>,
     pub acknowledged: Mutex<HashSet<i64>>,
+    /// The id that was acknowledged last.
+    pub last: Mutex<Option<i64>>,
     next: AtomicU64,
     is_paused: AtomicBool,
     pub is_done: AtomicBool,
@@ -317,6 +319,7 @@ fn work(shared: &Shared, address: &str) -> firn_base::Result<()> {
         let id = shared.next.fetch_add(1, Ordering::Relaxed) as i64;
         client.run(&insert, &[Value::BigInt(id)])?;
         shared.acknowledged.lock().insert(id);
+        *shared.last.lock() = Some(id);
         let mut acknowledgements = shared.acknowledgements.lock();
         let longest = acknowledgements.map_or(Duration::ZERO, |(last, longest)| longest.max(last.elapsed()));
         *acknowledgements = Some((Instant::now(), longest));

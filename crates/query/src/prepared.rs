@@ -58,6 +58,7 @@ pub struct Prepared {
     targets: Option<Arc<TargetSet>>,
     dependencies: Dependencies,
     is_portable: bool,
+    reads_tables: bool,
 }
 
 /// A plan is made anew when a table has so many times the rows that it was planned with.
@@ -221,6 +222,7 @@ impl Prepared {
         let is_portable = targets.is_none()
             && ids.iter().all(|id| table_of(id).is_some())
             && calls_portable(&plan, registry);
+        let reads_tables = ids.iter().any(|id| table_of(id).is_some());
         Ok(Prepared {
             targets,
             short,
@@ -235,6 +237,7 @@ impl Prepared {
             bytes,
             dependencies: binding.dependencies(),
             is_portable,
+            reads_tables,
         })
     }
 
@@ -296,6 +299,11 @@ impl Prepared {
         let has_grown =
             |(table, rows): &(Arc<Table>, u64)| table.approximate_rows() > GROWTH * rows.max(&FEW_ROWS);
         self.program.get().is_some() && self.tables.iter().any(has_grown)
+    }
+
+    /// Whether it reads tables, and not only catalogs, files and the like.
+    pub fn reads_tables(&self) -> bool {
+        self.reads_tables
     }
 
     /// Whether it is a query that gives the same rows on another server with the same tables and catalog, for a session with the same

@@ -369,9 +369,14 @@ impl Watch {
 
     /// Notes that the primary of an epoch has been heard.
     pub fn hear(&mut self, epoch: Epoch, now: u64) {
-        if epoch >= self.epoch {
+        if self.may_rely(epoch) {
             (self.heard, self.relied_on_until, self.failures) = (Some(now), now + self.patience.lease, 0);
         }
+    }
+
+    /// Whether the primary of an epoch may rely on this voter: it has not seen a later epoch.
+    pub fn may_rely(&self, epoch: Epoch) -> bool {
+        epoch >= self.epoch
     }
 
     /// The next duty of a voter in this state of the cluster, which may be an old one.

@@ -137,10 +137,18 @@ struct Shared {
     promoting: Promoting,
     /// Where the beginning of the epoch ends for which this voter has been appointed.
     begun: Mutex<Option<Lsn>>,
-    /// When the server of an epoch was heard last, in microseconds of a clock that is never set.
-    heard: Mutex<Option<(Epoch, u64)>>,
+    heard: Mutex<Heard>,
     /// What waits for the end, or for the end of a pause, sleeps here.
     changed: Condvar,
+}
+
+/// When the server that is followed was heard.
+#[derive(Default)]
+struct Heard {
+    /// In which epoch, and when, in microseconds of a clock that is never set.
+    last: Option<(Epoch, u64)>,
+    /// Servers of earlier epochs are not noted, and may not rely on this voter any more.
+    least: Epoch,
 }
 
 impl std::fmt::Debug for Shared {
@@ -271,7 +279,23 @@ impl FollowingWatch {
 
     /// When the server of an epoch was heard last, in microseconds of a clock that is never set.
     pub fn heard(&self) -> Option<(Epoch, u64)> {
-        *self.0.heard.lock()
+        self.0.heard.lock().last
+    }
+
+    /// No primary of an epoch before this one may rely on this voter from now on, except for what it has been answered.
+    pub fn refuse_before(&self, epoch: Epoch) {
+        let mut heard = self.0.heard.lock();
+        heard.least = heard.least.max(epoch);
+    }
+
+    /// Does what must not be done once the server has been heard again, unless it has been since it was [heard](FollowingWatch::heard) then.
+    pub fn unless_heard_since(
+        &self,
+        known: Option<(Epoch, u64)>,
+        work: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let heard = self.0.heard.lock();
+        if heard.last == known { work() } else { Ok(()) }
     }
 
     /// Whether it copies the database anew.
@@ -401,6 +425,16 @@ impl Shared {
         (self.options.ended)(state);
     }
 
+    /// Notes that the server of an epoch has been heard. Returns whether it may rely on this voter.
+    fn note_heard(&self, epoch: Epoch) -> bool {
+        let mut heard = self.heard.lock();
+        if epoch < heard.least {
+            return false;
+        }
+        heard.last = Some((epoch, clock::boot_micros()));
+        true
+    }
+
     /// Receives over one connection until it ends.
     fn receive_once(&self, phase: &mut Phase) -> Result<Ended> {
         let mut channel = (self.options.connect)()?;
@@ -438,8 +472,12 @@ impl Shared {
                 Received::Nothing => {}
                 Received::Message => {
                     heard = clock::now();
-                    *self.heard.lock() = Some((receiver.sender(), clock::boot_micros()));
-                    match receiver.take(&message, channel)? {
+                    let is_relied_on = self.note_heard(receiver.sender());
+                    let taken = receiver.take(&message, channel)?;
+                    if !is_relied_on {
+                        receiver.forget_beat();
+                    }
+                    match taken {
                         Taken::Identity => {
                             let is_of_primary = receiver.is_of_primary();
                             *phase = Phase::Asked { is_of_primary };
@@ -472,7 +510,10 @@ impl Shared {
             // The server does not read answers while it sends a file, so they are few then.
             let since = answered.map(|answered: Instant| answered.elapsed());
             let is_news = self.engine.visible_lsn() > reported && since >= Some(ANSWER_AFTER);
-            let is_due = unflushed > 0 || is_news || since.is_none_or(|since| since >= ANSWER_EVERY);
+            let is_due = unflushed > 0
+                || is_news
+                || receiver.owes_answer()
+                || since.is_none_or(|since| since >= ANSWER_EVERY);
             if *phase == Phase::Streaming && is_due {
                 let reached = receiver.answer(channel)?;
                 (unflushed, answered, reported) = (0, Some(clock::now()), reached.replayed);

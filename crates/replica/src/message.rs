@@ -7,7 +7,7 @@
 //!   H Hello      protocol:u32  directory version:u32  voter:u64  holder:string
 //!   C Copy       has point:u8 [point]  count:u32 { file }
 //!   F Follow     point
-//!   S Status     received:u64  flushed:u64  replayed:u64
+//!   S Status     received:u64  flushed:u64  replayed:u64  beat:u64
 //!   X Handover   server:string
 //!   ? Has        point
 //!   K Control    bytes
@@ -20,7 +20,7 @@
 //!   S Segment    the header of a segment of the log, which groups after it need
 //!   G Groups     committed:u64  whole groups of the log
 //!   E End        point  complete until:i64
-//!   P Position   durable:u64  committed:u64  sent at:i64
+//!   P Position   durable:u64  committed:u64  sent at:i64  beat:u64
 //!   X HandedOver point
 //!   ? Has        answer:u8
 //!   K Control    bytes
@@ -38,7 +38,7 @@ use firn_log::{DatabaseId, LogPoint};
 use firn_txn::{ClusterId, DatabaseFile, Folder};
 
 /// The version of this protocol.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// The most files that a message may list: more than a database has.
 const MOST_FILES: u32 = 1 << 22;
@@ -70,7 +70,12 @@ pub enum Request {
         from: LogPoint,
     },
     /// How far it has come with the log that it follows.
-    Status(FollowerStatus),
+    Status {
+        /// How far.
+        reached: FollowerStatus,
+        /// The beat of the last position that was received and has one; 0 if none was since the last answer.
+        beat: u64,
+    },
     /// Asks the server to hand over the database to the one that follows its log, and to follow that one.
     Handover {
         /// Where the server reaches it: `HOST:PORT`, or a URL.
@@ -156,6 +161,8 @@ pub enum Reply<'a> {
         committed: Lsn,
         /// The time of the server. In microseconds since 1970 UTC.
         sent_at: i64,
+        /// Not 0 if an answer is to contain the same number: the time of the server by a clock that is never set.
+        beat: u64,
     },
     /// The log ends here, and the server follows the one that has asked for that. All of the log has been sent.
     HandedOver(LogPoint),
@@ -188,9 +195,11 @@ impl Request {
                 out.push(b'F');
                 put_point(&mut out, from);
             }
-            Request::Status(FollowerStatus { received, flushed, replayed }) => {
+            Request::Status { reached: FollowerStatus { received, flushed, replayed }, beat } => {
                 out.push(b'S');
-                [received, flushed, replayed].iter().for_each(|lsn| out.extend(lsn.0.to_le_bytes()));
+                [received.0, flushed.0, replayed.0, *beat]
+                    .iter()
+                    .for_each(|number| out.extend(number.to_le_bytes()));
             }
             Request::Handover { server } => {
                 out.push(b'X');
@@ -230,11 +239,14 @@ impl Request {
             b'F' => Request::Follow { from: input.point()? },
             b'X' => Request::Handover { server: input.string()?.to_owned() },
             b'?' => Request::Has(input.point()?),
-            b'S' => Request::Status(FollowerStatus {
-                received: Lsn(input.u64()?),
-                flushed: Lsn(input.u64()?),
-                replayed: Lsn(input.u64()?),
-            }),
+            b'S' => Request::Status {
+                reached: FollowerStatus {
+                    received: Lsn(input.u64()?),
+                    flushed: Lsn(input.u64()?),
+                    replayed: Lsn(input.u64()?),
+                },
+                beat: input.u64()?,
+            },
             b'K' => Request::Control(input.rest().to_vec()),
             _ => return Err(malformed()),
         };
@@ -288,11 +300,12 @@ impl<'a> Reply<'a> {
                 put_point(&mut out, point);
                 out.extend(complete_until.to_le_bytes());
             }
-            Reply::Position { durable, committed, sent_at } => {
+            Reply::Position { durable, committed, sent_at, beat } => {
                 out.push(b'P');
                 out.extend(durable.0.to_le_bytes());
                 out.extend(committed.0.to_le_bytes());
                 out.extend(sent_at.to_le_bytes());
+                out.extend(beat.to_le_bytes());
             }
             Reply::HandedOver(point) => {
                 out.push(b'X');
@@ -329,6 +342,7 @@ impl<'a> Reply<'a> {
                 durable: Lsn(input.u64()?),
                 committed: Lsn(input.u64()?),
                 sent_at: input.i64()?,
+                beat: input.u64()?,
             },
             b'X' => Reply::HandedOver(input.point()?),
             b'?' => {
@@ -465,7 +479,10 @@ mod tests {
             Request::Hello { protocol: 1, directory_version: 6, voter: None, holder: "a copy".into() },
             Request::Hello { protocol: 1, directory_version: 6, voter: Some(NodeId(5)), holder: "v".into() },
             Request::Follow { from: POINT },
-            Request::Status(FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) }),
+            Request::Status {
+                reached: FollowerStatus { received: Lsn(3), flushed: Lsn(2), replayed: Lsn(1) },
+                beat: 9,
+            },
             Request::Copy { from: None, held: Vec::new() },
             Request::Copy { from: Some(POINT), held: vec![table_file(), spill] },
             Request::Handover { server: "b.example:5432".into() },
@@ -491,7 +508,7 @@ mod tests {
             Reply::Data(b"ARROW1"),
             Reply::Segment(&[9; SEGMENT_HEADER_LEN]),
             Reply::Groups { committed: Lsn(5), groups: b"groups" },
-            Reply::Position { durable: Lsn(7), committed: Lsn(6), sent_at: -7 },
+            Reply::Position { durable: Lsn(7), committed: Lsn(6), sent_at: -7, beat: 9 },
             Reply::HandedOver(POINT),
             Reply::Has(Presence::Unknown),
             Reply::End { point: POINT, complete_until: 12 },

@@ -31,6 +31,8 @@ pub struct Receiver {
     sender: Sender,
     /// Up to where the log of the server is committed, as far as is known.
     committed: Lsn,
+    /// What the next answer is to contain, if it is not 0.
+    beat: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -78,6 +80,7 @@ impl Receiver {
             sent_at: None,
             sender: Sender { epoch: Epoch(0), voter },
             committed: Lsn(0),
+            beat: 0,
         })
     }
 
@@ -161,7 +164,8 @@ impl Receiver {
                 self.committed = self.committed.max(committed);
                 Ok(Taken::Groups)
             }
-            (State::Streaming, Reply::Position { durable, committed, sent_at }, None) => {
+            (State::Streaming, Reply::Position { durable, committed, sent_at, beat }, None) => {
+                self.beat = self.beat.max(beat);
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
                 self.committed = self.committed.max(committed);
                 self.engine.confirm(self.committed);
@@ -200,17 +204,30 @@ impl Receiver {
         disk.sync_directory(path.parent().expect("it is in a folder"))
     }
 
+    /// Whether the server waits for an answer, although nothing of the log may have arrived.
+    pub fn owes_answer(&self) -> bool {
+        self.beat != 0
+    }
+
+    /// The server must not rely on an answer: this voter knows that another epoch has begun.
+    pub fn forget_beat(&mut self) {
+        self.beat = 0;
+    }
+
     /// Makes everything durable that has arrived, and answers. Returns how far the replica has come.
     pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
         let received = self.engine.received()?.lsn;
         self.engine.flush_log()?;
         let replayed = self.engine.visible_lsn();
-        let status = FollowerStatus { received, flushed: received, replayed };
-        channel.send(&[&Request::Status(status).encode()])?;
+        let reached = FollowerStatus { received, flushed: received, replayed };
+        let beat = std::mem::take(&mut self.beat);
+        // The server relies on it: not if this voter has promised to follow a later one since.
+        let beat = if self.is_current() { beat } else { 0 };
+        channel.send(&[&Request::Status { reached, beat }.encode()])?;
         channel.flush()?;
         // Commits may wait for the answer, and only readers here for this.
         self.engine.confirm(self.committed);
-        Ok(status)
+        Ok(reached)
     }
 }
 

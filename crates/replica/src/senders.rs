@@ -6,7 +6,7 @@
 
 use crate::channel::Channel;
 use crate::message::{FollowerStatus, Reply};
-use crate::quorum::Quorum;
+use crate::quorum::{Quorum, Rules};
 use crate::source::{LogSender, send, send_file};
 use crate::standbys::{StandbyNames, Standbys};
 use firn_base::clock::Instant;
@@ -81,8 +81,8 @@ pub(crate) enum Pulse {
     Steady,
     /// Only when it is asked for.
     Asked,
-    /// Now; then only when it is asked for.
-    Now,
+    /// Now, which is this time; then only when it is asked for.
+    Now(u64),
 }
 
 impl Senders {
@@ -103,18 +103,11 @@ impl Senders {
 
     /// Counts by a set of voters from now on: see [`Quorum::count_by`]. What they have answered before counts as well, since one answers
     /// only when it has more.
-    pub fn count_by(
-        &self,
-        engine: &Engine,
-        own: NodeId,
-        voters: impl Iterator<Item = u64>,
-        version: u64,
-        floor: Lsn,
-    ) {
-        self.quorum.count_by(engine, own, voters, version, floor);
+    pub fn count_by(&self, engine: &Engine, own: NodeId, voters: impl Iterator<Item = u64>, rules: Rules) {
+        self.quorum.count_by(engine, own, voters, rules);
         for status in self.list() {
             if let (Some(voter), Some(_)) = (status.peer.voter, status.reply_time) {
-                self.quorum.note(engine, voter, status.reached.flushed);
+                self.quorum.note(engine, voter, status.reached.flushed, 0);
             }
         }
     }
@@ -164,6 +157,8 @@ pub(crate) struct Sending {
     voter: Option<NodeId>,
     /// Up to where it has the log on disk.
     flushed: Lsn,
+    /// When an answer was asked for last.
+    beat_at: u64,
     /// Whether commits may wait for it without a quorum, and in which version of the names of standbys.
     synchronous: (u64, bool),
     replayed: Lsn,
@@ -207,6 +202,7 @@ impl Sending {
             pulse: Pulse::Steady,
             voter,
             flushed: Lsn(0),
+            beat_at: 0,
             // Not a version: it is looked up first.
             synchronous: (u64::MAX, false),
             replayed: Lsn(0),
@@ -219,7 +215,8 @@ impl Sending {
     }
 
     /// Notes how far the other side has come.
-    pub fn note(&mut self, reached: FollowerStatus) -> Result<()> {
+    /// `beat` is that of the position that it has answered, or 0.
+    pub fn note(&mut self, reached: FollowerStatus, beat: u64) -> Result<()> {
         self.answered_at = clock::now();
         (self.flushed, self.replayed) = (reached.flushed, reached.replayed);
         let before = {
@@ -229,7 +226,7 @@ impl Sending {
             std::mem::replace(&mut status.reached, reached)
         };
         if let Some(voter) = self.voter {
-            self.listed.senders.quorum.note(&self.engine, voter, reached.flushed);
+            self.listed.senders.quorum.note(&self.engine, voter, reached.flushed, beat);
         }
         // What is not on disk there is retained here.
         self.log.follower.pin().advance(reached.flushed.min(self.log.sent()))?;
@@ -275,19 +272,20 @@ impl Sending {
         let is_due = match self.pulse {
             Pulse::Steady => self.positioned_at.elapsed() >= every,
             Pulse::Asked => false,
-            Pulse::Now => true,
+            Pulse::Now(_) => true,
         };
-        if self.pulse == Pulse::Now {
-            self.pulse = Pulse::Asked;
-        }
         if sent {
             self.committed = self.log.committed();
         }
         let is_due = is_due || self.behind_since.is_some_and(|since| since.elapsed() >= COMMITTED_AFTER);
         if is_due {
             let sent_at = clock::wall_clock_micros();
-            send(channel, &Reply::Position { durable, committed, sent_at })?;
+            let beat = self.beat();
+            send(channel, &Reply::Position { durable, committed, sent_at, beat })?;
             (self.positioned_at, self.committed) = (clock::now(), committed);
+        }
+        if let Pulse::Now(_) = self.pulse {
+            self.pulse = Pulse::Asked;
         }
         self.behind_since = match self.voter {
             Some(_) if committed > self.committed => Some(self.behind_since.unwrap_or_else(clock::now)),
@@ -297,6 +295,21 @@ impl Sending {
             channel.flush()?;
         }
         Ok(sent)
+    }
+
+    /// The time of a position that a voter is to answer; 0 if none is due.
+    fn beat(&mut self) -> u64 {
+        let now = match self.pulse {
+            Pulse::Now(now) => now,
+            Pulse::Steady | Pulse::Asked => clock::boot_micros(),
+        };
+        let is_due = self.pulse == Pulse::Now(now)
+            || now.saturating_sub(self.beat_at) >= HEARTBEAT_EVERY.as_micros() as u64;
+        if self.voter.is_none() || !is_due {
+            return 0;
+        }
+        self.beat_at = now;
+        now
     }
 
     /// Waits until there is something to be sent, for so long at most. Error: 57P01 if the log has been closed.

@@ -133,10 +133,10 @@ impl Serving {
         self.sending.is_some()
     }
 
-    /// Sends a position with the next [`Serving::send_some`], and from then on only when this is called: for simulations, in which no time
-    /// passes.
-    pub fn beat(&mut self) {
-        self.sending.iter_mut().for_each(|sending| sending.pulse = Pulse::Now);
+    /// Sends a position with the next [`Serving::send_some`], at this time, and from then on only when this is called: for simulations, in
+    /// which no time passes.
+    pub fn beat(&mut self, now: u64) {
+        self.sending.iter_mut().for_each(|sending| sending.pulse = Pulse::Now(now));
     }
 
     /// Whether commits wait for an answer of the other side.
@@ -198,11 +198,11 @@ impl Serving {
                 self.sending = Some(sending);
                 Ok(())
             }
-            (Request::Status(status), _, Some(sending)) => {
+            (Request::Status { reached, beat }, _, Some(sending)) => {
                 for handover in self.handover.iter_mut().filter(|handover| handover.is_sent) {
-                    handover.is_confirmed |= status.flushed >= handover.end.lsn;
+                    handover.is_confirmed |= reached.flushed >= handover.end.lsn;
                 }
-                sending.note(status)
+                sending.note(reached, beat)
             }
             (Request::Handover { server }, _, Some(_)) => {
                 let handed_over = self.engine.hand_over(&server);

@@ -3,6 +3,7 @@
 use crate::cluster::{Change, Cluster, Duty, End, Outcome, Patience, Refusal, Standing, Watch};
 use crate::following::FollowingWatch;
 use crate::promotion::Promotion;
+use crate::quorum::Rules;
 use crate::senders::Senders;
 use firn_base::sync::{Arc, AtomicBool, Mutex, Ordering};
 use firn_base::thread::{self, JoinHandle};
@@ -117,7 +118,10 @@ impl Options {
         let mut state = self.control.state();
         let mut reported = String::new();
         while !stopping.load(Ordering::SeqCst) {
-            if let Some((epoch, at)) = self.following.as_ref().and_then(FollowingWatch::heard) {
+            // In this order: what has been heard before is still waited for.
+            self.following.iter().for_each(|following| following.refuse_before(state.epoch()));
+            let heard = self.following.as_ref().and_then(FollowingWatch::heard);
+            if let Some((epoch, at)) = heard {
                 watch.hear(epoch, at);
             }
             if self.following.as_ref().is_some_and(FollowingWatch::is_copying) {
@@ -128,7 +132,14 @@ impl Options {
             let duty = watch.duty(&state, &standing, clock::boot_micros());
             let done = match &duty {
                 Duty::Nothing => Ok(()),
-                Duty::Promise(epoch) => self.engine.promise(*epoch).map(drop),
+                Duty::Promise(epoch) => {
+                    let promise = || self.engine.promise(*epoch).map(drop);
+                    match &self.following {
+                        // The one that is followed may have been heard, and answered, a moment ago: then it relies on that.
+                        Some(following) => following.unless_heard_since(heard, promise),
+                        None => promise(),
+                    }
+                }
                 Duty::Propose(change) => self.control.propose_in(&state, change.clone()).map(|outcome| {
                     // If it is refused otherwise, the state has changed.
                     if outcome == Some(Err(Refusal::Unknown)) {
@@ -144,7 +155,8 @@ impl Options {
                     // One that was a primary before there were voters has committed all that it has written.
                     let floor = self.begun().unwrap_or(Lsn(0));
                     let voters = state.voters.keys().copied();
-                    self.senders.count_by(&self.engine, standing.node, voters, state.version, floor);
+                    let rules = Rules { version: state.version, floor, lease: PATIENCE.lease };
+                    self.senders.count_by(&self.engine, standing.node, voters, rules);
                     Ok(())
                 }
                 Duty::StepDown => return (self.ended)(VotingEnd::Deposed),

@@ -1,10 +1,10 @@
-//! What a commit waits for before its client is told of it.
+//! What a commit, and the end of a query, wait for before the client is told of them.
 
 use crate::database::Shared;
 use firn_base::{Cancel, Error, Result, SqlState};
 use firn_sql::activity::Activity;
 use firn_sql::standby::SynchronousCommit;
-use firn_txn::Ticket;
+use firn_txn::{Engine, Ticket};
 
 /// Waits for what `synchronous_commit` asks for. Returns a warning if the wait for synchronous standbys was cancelled: the commit is
 /// acknowledged nevertheless, as in PostgreSQL.
@@ -42,9 +42,29 @@ pub(crate) fn acknowledge(
     }
 }
 
+/// What the end of a query waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReadWaits {
+    /// Until what it has seen is committed.
+    pub commits: bool,
+    /// Until it is certain that no other server was the primary when it began.
+    pub lease: bool,
+}
+
+impl ReadWaits {
+    /// Waits at the end of a query, whose transaction has this ticket. Errors: those of `check`; 57P01 if another server is the primary; 08007
+    /// and 58030 as of a commit.
+    pub fn wait(self, engine: &Engine, ticket: Ticket, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        if self.commits {
+            engine.wait_unless(ticket, check)?;
+        }
+        if self.lease { engine.wait_for_lease(check) } else { Ok(()) }
+    }
+}
+
 /// The error for a client whose wait for other voters has ended early: that does not mean that the commit has failed.
 #[cold]
-pub(crate) fn unknown_outcome(error: Error) -> Error {
+fn unknown_outcome(error: Error) -> Error {
     if error.state() != SqlState::QUERY_CANCELED {
         return error;
     }

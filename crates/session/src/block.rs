@@ -701,7 +701,11 @@ impl Connection {
             self.apply_settings();
         }
         match result? {
-            Some(ticket) => self.finish_commit(ticket, begun),
+            Some(ticket) if ticket.has_written => self.finish_commit(ticket, begun),
+            Some(ticket) => {
+                let waits = self.read_waits(true);
+                waits.wait(&self.shared.engine, ticket, &|| self.check_cancel())
+            }
             None => Ok(()),
         }
     }

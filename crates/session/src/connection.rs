@@ -8,7 +8,7 @@
 //! A panic inside a statement is a bug of the engine. It is caught here, ends the transaction and
 //! becomes XX000; the connection remains usable.
 
-use crate::acknowledge::{acknowledge, unknown_outcome};
+use crate::acknowledge::{ReadWaits, acknowledge};
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::cursor::Cursor;
@@ -175,6 +175,7 @@ pub struct Connection {
     pub(crate) options: RunOptions,
     /// Copies of settings that every statement reads.
     pub(crate) synchronous_commit: SynchronousCommit,
+    allows_stale_reads: bool,
     /// Which names of synchronous standbys the settings show.
     standby_names_version: u64,
     pub(crate) default_read_only: bool,
@@ -239,6 +240,7 @@ impl Connection {
             facts,
             options,
             synchronous_commit: SynchronousCommit::On,
+            allows_stale_reads: false,
             standby_names_version: 0,
             default_read_only: false,
             read_after: None,
@@ -577,20 +579,19 @@ impl Connection {
             }
             let output =
                 plan.query(&transaction, prepared.values_of(&plan, &parameters), &self.options, values);
+            let waits = self.read_waits(plan.reads_tables());
             // The plan is released before the wait for the disk.
             drop(plan);
             return match output {
                 Ok(QueryOutput::Values(rows)) => {
-                    self.wait(transaction.commit()?)?;
+                    let ticket = transaction.commit()?;
+                    waits
+                        .wait(&self.shared.engine, ticket, &|| self.check_cancel())
+                        .map_err(|error| timed_out(error, alarm.as_ref()))?;
                     Ok(Ran::Rows(rows))
                 }
                 Ok(QueryOutput::Stream(stream)) => {
-                    let reading = Reading::new(
-                        transaction,
-                        self.waits_for_disk(),
-                        &self.services,
-                        &self.options.cancel,
-                    );
+                    let reading = Reading::new(transaction, waits, &self.services, &self.options.cancel);
                     let drawing = Drawing::new(&self.activity, State::Idle);
                     let rows = Rows::own(columns(), "SELECT", *stream, reading, alarm, drawing);
                     Ok(Ran::Outcome(Outcome::Rows(rows)))
@@ -849,12 +850,11 @@ impl Connection {
         self.synchronous_commit != SynchronousCommit::Off
     }
 
-    /// Waits until what a transaction has seen is committed, if the session's settings require it.
-    pub(crate) fn wait(&self, ticket: Ticket) -> Result<()> {
-        match self.waits_for_disk() {
-            true => self.shared.engine.wait_unless(ticket, &|| self.check_cancel()).map_err(unknown_outcome),
-            false => Ok(()),
-        }
+    /// What the end of a query waits for, which reads tables or does not.
+    #[inline]
+    pub(crate) fn read_waits(&self, reads_tables: bool) -> ReadWaits {
+        let commits = self.waits_for_disk();
+        ReadWaits { commits, lease: commits && reads_tables && !self.allows_stale_reads }
     }
 
     pub(crate) fn alarm(&self) -> Option<Alarm> {
@@ -973,6 +973,7 @@ impl Connection {
         self.settings_version += 1;
         let copy = |settings: &mut Settings| {
             self.synchronous_commit = settings.synchronous_commit();
+            self.allows_stale_reads = settings.allows_stale_reads();
             self.default_read_only = settings.default_read_only();
             self.read_after = settings.read_after();
             self.read_after_timeout = settings.read_after_timeout();

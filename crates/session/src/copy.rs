@@ -335,7 +335,7 @@ impl CopyOut {
             && let Some(reading) = reading.take()
             && piece.is_ok()
         {
-            reading.end()?;
+            reading.end(alarm.as_ref())?;
         }
         piece.map_err(|error| timed_out(error, alarm.as_ref()))
     }
@@ -666,7 +666,7 @@ impl Connection {
         let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style)
             .map_err(|error| timed_out(error, alarm.as_ref()))?;
         let reading =
-            Some(Reading::new(transaction, self.waits_for_disk(), &self.services, &self.options.cancel));
+            Some(Reading::new(transaction, self.read_waits(true), &self.services, &self.options.cancel));
         Ok(self.shown(copy, to, |_, copy| CopySource::Own(Box::new(OwnCopy { copy, alarm, reading }))))
     }
 

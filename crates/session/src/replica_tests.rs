@@ -615,6 +615,56 @@ fn a_cancelled_wait_for_standbys_is_a_commit_with_a_warning() {
     assert_eq!(text(&mut other, "SELECT count(*) FROM t WHERE a >= 20"), "3");
 }
 
+/// A primary among voters that does not hear the others any more.
+#[test]
+fn queries_of_a_primary_wait_for_its_lease() {
+    let (folder, _) = primary();
+    let database = Database::open(folder.path()).unwrap();
+    let engine = database.engine();
+    let mut connection = database.connect();
+    engine.set_lease(Some(0));
+    // What reads no table is not of the past.
+    for sql in ["SELECT 1", "SELECT count(*) > 0 FROM pg_class", "SHOW work_mem", "VALUES (1)"] {
+        connection.execute(sql).unwrap();
+    }
+    connection.execute("SET statement_timeout = 50").unwrap();
+    for sql in [
+        "SELECT * FROM t",
+        "SELECT b FROM t WHERE a = 1",
+        "SELECT * FROM v",
+        "SELECT (SELECT max(a) FROM t)",
+        "EXPLAIN ANALYZE SELECT * FROM t",
+        "BEGIN; SELECT * FROM t; COMMIT",
+    ] {
+        assert_eq!(state(&mut connection, sql), "57014", "{sql}");
+    }
+    let mut copy = connection.copy_out("COPY t TO STDOUT").unwrap();
+    let end = std::iter::from_fn(|| copy.next_chunk().transpose()).find_map(Result::err);
+    assert_eq!(end.unwrap().state(), SqlState::QUERY_CANCELED);
+    drop(copy);
+    // Writing waits for other voters instead.
+    connection.execute("INSERT INTO t VALUES (3, 'three')").unwrap();
+    connection.execute("SET firn.stale_reads = on").unwrap();
+    assert_eq!(text(&mut connection, "SELECT count(*) FROM t"), "3");
+    connection.execute("RESET firn.stale_reads; RESET statement_timeout").unwrap();
+    connection.execute("BEGIN; SELECT * FROM t").unwrap();
+    let waits = std::thread::spawn({
+        let database = database.clone();
+        move || {
+            let mut other = database.connect();
+            connection.execute("COMMIT").unwrap();
+            (text(&mut other, "SELECT count(*) FROM t"), Instant::now())
+        }
+    });
+    std::thread::sleep(Duration::from_millis(100));
+    let heard = Instant::now();
+    engine.set_lease(Some(u64::MAX - 1));
+    let (rows, ended) = waits.join().unwrap();
+    assert!(rows == "3" && ended >= heard);
+    engine.set_lease(None);
+    assert_eq!(text(&mut database.connect(), "SELECT count(*) FROM t"), "3");
+}
+
 #[test]
 fn names_of_standbys_are_shown_in_all_sessions() {
     let (folder, _) = primary();

@@ -257,6 +257,9 @@ impl Connection {
             }
             clock::sleep(PUBLICATION_INTERVAL);
         }
+        if self.read_waits(true).lease {
+            engine.wait_for_lease(&|| self.check_cancel())?;
+        }
         engine.statistics().routed.count();
         let stream = RoutedStream {
             columns: columns.clone(),

@@ -6,6 +6,7 @@
 //! charged to the memory budget of queries, and written to a temporary file when that has no room. An error
 //! during that is kept as well: it is returned to the reader after the rows before it, and then the block fails.
 
+use crate::acknowledge::ReadWaits;
 use crate::cursor::Fetched;
 use crate::routing::RoutedStream;
 use crate::timer::Alarm;
@@ -350,6 +351,15 @@ pub(crate) fn end_idle(streams: &[Weak<dyn InTransaction>], error: &Error) -> bo
 
 /// The next piece; the stream and its timeout are dropped after the last one and after an error.
 fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<Option<P::Piece>> {
+    let next = pull_within(stream, alarm.as_ref());
+    if stream.is_none() {
+        *alarm = None;
+    }
+    next
+}
+
+/// The next piece; the stream is dropped after the last one and after an error.
+fn pull_within<P: Pieces>(stream: &mut Option<P>, alarm: Option<&Alarm>) -> Result<Option<P::Piece>> {
     let Some(running) = stream else { return Ok(None) };
     let next = match catch_unwind(AssertUnwindSafe(|| running.next_piece())) {
         Ok(next) => next,
@@ -357,8 +367,7 @@ fn pull<P: Pieces>(stream: &mut Option<P>, alarm: &mut Option<Alarm>) -> Result<
     };
     if !matches!(next, Ok(Some(_))) {
         *stream = None;
-        let alarm = alarm.take();
-        return next.map_err(|error| crate::errors::timed_out(error, alarm.as_ref()));
+        return next.map_err(|error| crate::errors::timed_out(error, alarm));
     }
     next
 }
@@ -589,8 +598,7 @@ impl<T: FromRow> Iterator for TypedRows<T> {
 /// A transaction of a single statement that only reads. Dropping it abandons the statement.
 pub(crate) struct Reading {
     pub transaction: Transaction,
-    /// Whether the session waits for the disk.
-    pub waits: bool,
+    pub waits: ReadWaits,
     /// The session, whose functions may have taken locks and sent notifications, and the number of the statement.
     services: Arc<Services>,
     statement: u64,
@@ -599,13 +607,18 @@ pub(crate) struct Reading {
 
 impl Reading {
     /// For the statement that the session runs, which `cancel` ends.
-    pub fn new(transaction: Transaction, waits: bool, services: &Arc<Services>, cancel: &Cancel) -> Reading {
+    pub fn new(
+        transaction: Transaction,
+        waits: ReadWaits,
+        services: &Arc<Services>,
+        cancel: &Cancel,
+    ) -> Reading {
         let (services, statement) = (services.clone(), services.statement());
         Reading { transaction, waits, services, statement, cancel: cancel.clone() }
     }
 
-    /// Ends the transaction. Returns when all that it has read is durable.
-    pub fn end(self) -> Result<()> {
+    /// Ends the transaction. Returns when all that it has read is durable. The alarm of its statement ends the wait.
+    pub fn end(self, alarm: Option<&Alarm>) -> Result<()> {
         let engine = self.transaction.engine().clone();
         // If the session runs another statement, they belong to that transaction.
         let ticket = match self.services.statement() == self.statement {
@@ -616,22 +629,23 @@ impl Reading {
             }
             false => self.transaction.commit()?,
         };
-        if !self.waits {
-            return Ok(());
-        }
-        engine.wait_unless(ticket, &|| self.cancel.check())
+        let waited = self.waits.wait(&engine, ticket, &|| self.cancel.check());
+        waited.map_err(|error| crate::errors::timed_out(error, alarm))
     }
 }
 
 impl OwnStream {
     fn next(&mut self) -> Result<Option<RowChunk>> {
-        let next = pull(&mut self.stream, &mut self.alarm);
-        if self.stream.is_none()
-            && let Some(reading) = self.reading.take()
+        let next = pull_within(&mut self.stream, self.alarm.as_ref());
+        if self.stream.is_some() {
+            return next;
+        }
+        let alarm = self.alarm.take();
+        if let Some(reading) = self.reading.take()
             && next.is_ok()
         {
             self.drawing = None;
-            reading.end()?;
+            reading.end(alarm.as_ref())?;
         }
         next
     }

@@ -182,6 +182,11 @@ impl Plan {
         self.prepared.is_short()
     }
 
+    /// Whether it reads tables, and not only catalogs, files and the like.
+    pub fn reads_tables(&self) -> bool {
+        self.prepared.reads_tables()
+    }
+
     /// Whether it is a query that gives the same rows on another server with the same tables and catalog, for a session with the same
     /// settings, user and time. Its parameters are no names of objects, which only the session could read.
     pub fn is_portable(&self) -> bool {

@@ -63,7 +63,7 @@ pub struct Settings {
 
 /// The settings that only the session itself needs while another server runs its query: how long statements may take, what its
 /// transactions are, and which queries are handed out.
-const OF_SESSION: [&str; 16] = [
+const OF_SESSION: [&str; 17] = [
     "client_connection_check_interval",
     "default_transaction_deferrable",
     "default_transaction_isolation",
@@ -72,6 +72,7 @@ const OF_SESSION: [&str; 16] = [
     "firn.read_after_timeout",
     "firn.route_min_rows",
     "firn.route_queries",
+    "firn.stale_reads",
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
     "lock_timeout",
@@ -446,6 +447,11 @@ impl Settings {
     /// What COMMIT waits for.
     pub fn synchronous_commit(&self) -> SynchronousCommit {
         SynchronousCommit::named(self.known("synchronous_commit")).expect("checked when it was set")
+    }
+
+    /// Whether queries may read what was before another server became the primary.
+    pub fn allows_stale_reads(&self) -> bool {
+        self.known("firn.stale_reads") == "on"
     }
 
     /// Whether foreign keys are not checked: the rows that the session writes have been checked at their origin.

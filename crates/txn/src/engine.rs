@@ -24,7 +24,7 @@ use crate::role::Replica;
 use crate::sequence::SequenceState;
 use crate::statistics::{Running, Statistics, TableLock, TableLockMode};
 use crate::ticket::Ticket;
-use crate::voter::Voter;
+use crate::voter::{Lease, Voter};
 use crate::waits::Want;
 use firn_base::disk::{Disk, RealDisk};
 use firn_base::sync::{
@@ -118,6 +118,7 @@ pub struct Engine {
     store: Option<Store>,
     replica: Option<Replica>,
     pub(crate) voting: Mutex<Option<Voter>>,
+    pub(crate) lease: Lease,
     /// Where the epochs of the log have begun.
     pub(crate) epochs: Mutex<Epochs>,
     /// The server to which the database is handed over.
@@ -194,6 +195,7 @@ impl Engine {
             store: recovered.store,
             replica: recovered.replica,
             voting: Mutex::new(recovered.voter),
+            lease: Lease::default(),
             epochs: Mutex::new(recovered.epochs),
             successor: OnceLock::new(),
             tables: RwLock::new(recovered.tables),

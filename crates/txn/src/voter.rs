@@ -13,10 +13,14 @@
 
 use crate::engine::{Engine, no_log};
 use crate::replay::Replayer;
-use firn_base::sync::MutexGuard;
-use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState};
+use firn_base::sync::{AtomicBool, AtomicU64, MutexGuard, Ordering};
+use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState, clock};
 use firn_log::LogPoint;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How often one that waits for a lease looks for it.
+const LEASE_CHECK: Duration = Duration::from_millis(2);
 
 /// What makes a database that of a voter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -60,7 +64,61 @@ impl From<Voter> for Stored {
     }
 }
 
+/// Until when the server is certainly the primary, if it is one among voters.
+#[derive(Debug)]
+pub(crate) struct Lease {
+    /// In microseconds of a clock that is never set; `u64::MAX` without other voters, and in a replica.
+    until: AtomicU64,
+    /// Whether it has promised to follow another one.
+    is_lost: AtomicBool,
+}
+
+impl Default for Lease {
+    fn default() -> Lease {
+        Lease { until: AtomicU64::new(u64::MAX), is_lost: AtomicBool::new(false) }
+    }
+}
+
 impl Engine {
+    /// No other server is the primary before a time, in microseconds of a clock that is never set; `None` if no other one can be.
+    pub fn set_lease(&self, until: Option<u64>) {
+        self.lease.until.store(until.unwrap_or(u64::MAX), Ordering::SeqCst);
+    }
+
+    /// Until when no other server is the primary; `None` if no other one can be.
+    pub fn lease(&self) -> Option<u64> {
+        match self.lease.is_lost.load(Ordering::SeqCst) {
+            true => Some(0),
+            false => Some(self.lease.until.load(Ordering::SeqCst)).filter(|until| *until != u64::MAX),
+        }
+    }
+
+    /// Waits until it is certain that no other server was the primary when this was called. Calls `check` now and then. A replica
+    /// waits for nothing.
+    ///
+    /// Errors: those of `check`; 57P01 if another one is it.
+    #[inline]
+    pub fn wait_for_lease(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        match self.lease() {
+            None => Ok(()),
+            Some(until) if clock::boot_micros() < until => Ok(()),
+            Some(_) => self.wait_for_next_lease(check),
+        }
+    }
+
+    #[cold]
+    fn wait_for_next_lease(&self, check: &dyn Fn() -> Result<()>) -> Result<()> {
+        // A replica that begins an epoch has none yet, and does not say that it shows the present.
+        while !self.is_replica() && self.lease().is_some_and(|until| clock::boot_micros() >= until) {
+            if self.lease.is_lost.load(Ordering::SeqCst) {
+                return Err(deposed());
+            }
+            check()?;
+            clock::sleep(LEASE_CHECK);
+        }
+        Ok(())
+    }
+
     /// What makes it a voter, if it is one.
     pub fn voter(&self) -> Option<Voter> {
         *self.voting.lock()
@@ -131,6 +189,7 @@ impl Engine {
             *voter = promised;
         }
         if !log.is_received() && log.epoch() < epoch {
+            self.lease.is_lost.store(true, Ordering::SeqCst);
             log.refuse_appends(deposed());
             log.abandon(unknown_outcome());
         }

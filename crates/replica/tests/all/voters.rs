@@ -5,7 +5,8 @@
 //! The engines have no threads. What is sent waits in queues until the simulation delivers it, message by message.
 //!
 //! Checked: no commit that a client was told of is lost; no two primaries acknowledge commits in one epoch; what is replayed has the state
-//! that the primary had, with the ids of all rows; a server that is no voter is never ahead of the voters.
+//! that the primary had, with the ids of all rows; a server that is no voter is never ahead of the voters; a primary has no lease any more
+//! when another one has been appointed.
 
 use crate::sim::{DATA, End, Queue, open, state};
 use crate::support::{connect, for_each_seed};
@@ -16,6 +17,7 @@ use firn_base::{Epoch, Lsn, NodeId, SqlState};
 use firn_replica::cluster::{
     Change, Cluster, Duty, End as LogEnd, Lead, Member, Outcome, Patience, Refusal, Standing, Watch,
 };
+use firn_replica::quorum::Rules;
 use firn_replica::rejoin::{Rejoined, rejoin};
 use firn_replica::{Channel, Peer, Receiver, Senders, Serving, join};
 use firn_session::{Connection, Database};
@@ -104,6 +106,7 @@ pub struct Counts {
     added_while_cut_off: usize,
     refused_by_disk: usize,
     checkpoints: usize,
+    ended_leases: usize,
 }
 
 struct World {
@@ -326,8 +329,32 @@ impl World {
         self.nodes[at].pending.push_back(pending);
     }
 
+    /// Once another primary has been appointed, no earlier one may believe that it is the primary: readers rely on it.
+    fn check_leases(&mut self) {
+        if self.cluster().primary().is_none() {
+            return;
+        }
+        let (epoch, fastest) = (self.cluster().epoch(), self.nodes.iter().map(|node| node.clock.speed).max());
+        for at in 0..NODES {
+            let engine = self.nodes[at].database.engine();
+            let is_former =
+                engine.written_epoch().is_some_and(|written| written < epoch) && !engine.is_replica();
+            // What is promised holds for clocks of which none is a tenth slower than another one.
+            if !is_former || self.nodes[at].clock.speed * 10 < fastest.expect("there are nodes") * 9 {
+                continue;
+            }
+            let (lease, now) = (engine.lease(), self.time_of(at));
+            assert!(
+                lease.is_some_and(|until| until <= now),
+                "node {at} believes until {lease:?} that it is the primary"
+            );
+            self.counts.ended_leases += usize::from(lease > Some(0));
+        }
+    }
+
     /// Clients learn that their commits are durable.
     fn acknowledge(&mut self) {
+        self.check_leases();
         for at in 0..NODES {
             let engine = self.nodes[at].database.engine().clone();
             let committed = engine.committed_lsn();
@@ -375,9 +402,10 @@ impl World {
             self.nodes[at].link = Some(Link { upstream, serving, receiver, to_replica, to_server });
             return;
         }
+        let now = self.time_of(upstream);
         let link = self.nodes[at].link.as_mut().expect("just seen");
         let mut end = End { outgoing: link.to_replica.clone() };
-        link.serving.beat();
+        link.serving.beat(now);
         if link.serving.send_some(&mut end).is_err() {
             self.nodes[at].link = None;
         }
@@ -385,6 +413,7 @@ impl World {
 
     /// Delivers one message to a server or to its replica, if one waits.
     fn deliver(&mut self, at: usize) {
+        let watch = self.nodes[at].watch;
         let to_server = self.one_in(2);
         let Some(upstream) = self.nodes[at].link.as_ref().map(|link| link.upstream) else { return };
         if self.is_cut_off(at) || self.is_cut_off(upstream) {
@@ -425,6 +454,9 @@ impl World {
         let Some(message) = link.to_replica.borrow_mut().pop_front() else { return };
         let mut end = End { outgoing: link.to_server.clone() };
         let taken = link.receiver.take(&message, &mut end).map(drop);
+        if !watch.may_rely(link.receiver.sender()) {
+            link.receiver.forget_beat();
+        }
         let answered = match taken {
             Ok(()) if link.to_replica.borrow().is_empty() && link.serving.is_sending() => {
                 link.receiver.answer(&mut end).map(drop)
@@ -519,7 +551,8 @@ impl World {
                 let floor = node.begun.unwrap_or(Lsn(0));
                 let voters = cluster.voters.keys().copied();
                 note!("node {at} counts by {:?} from {floor:?}", cluster.voters);
-                node.senders.count_by(&engine, voter.node, voters, cluster.version, floor);
+                let rules = Rules { version: cluster.version, floor, lease: node.clock.patience.lease };
+                node.senders.count_by(&engine, voter.node, voters, rules);
             }
             Duty::Leave => {
                 if let Some(primary) = cluster.primary().and_then(|primary| cluster.member(primary)) {

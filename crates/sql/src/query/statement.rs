@@ -129,6 +129,11 @@ impl Prepared {
         preparing(transaction, facts, cancel, estimates).map(|(estimates, _)| estimates)
     }
 
+    /// Whether it reads tables, and not only catalogs, files and the like.
+    pub fn reads_tables(&self) -> bool {
+        self.prepared.reads_tables()
+    }
+
     /// Whether it is a query that gives the same rows on another server with the same tables and catalog.
     pub fn is_portable(&self) -> bool {
         self.prepared.is_portable() && self.files.is_empty()

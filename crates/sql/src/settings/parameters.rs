@@ -213,6 +213,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         "Lets replicas run long queries, if the server was started with --route-queries.",
     ),
     parameter(
+        "firn.stale_reads",
+        "off",
+        Kind::Boolean,
+        "Queries do not wait until it is certain that this server is the primary of the voters.",
+    ),
+    parameter(
         "force_parallel_mode",
         "off",
         Kind::Choice(&["off", "on", "regress"]),
