@@ -16,6 +16,7 @@ use crate::replay::Replayer;
 use firn_base::sync::MutexGuard;
 use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState};
 use firn_log::LogPoint;
+use firn_log::faults::Fault;
 use serde::{Deserialize, Serialize};
 
 /// What makes a database that of a voter.
@@ -57,6 +58,13 @@ impl From<Stored> for Voter {
 impl From<Voter> for Stored {
     fn from(voter: Voter) -> Stored {
         Stored { node: voter.node.0, promised: voter.promised.0, committed: voter.committed.0 }
+    }
+}
+
+impl Voter {
+    /// Whether it takes messages over a connection to the primary of an epoch.
+    pub fn takes_from(&self, epoch: Epoch) -> bool {
+        epoch >= self.promised || Fault::OldPrimaryAccepted.is_made()
     }
 }
 
@@ -148,7 +156,7 @@ impl Engine {
             voter if voter.map(|voter| voter.node) != sender.voter => {
                 refused("the server has become a voter, or is none any more")
             }
-            Some(Voter { promised, .. }) if sender.epoch < *promised => {
+            Some(voter) if !voter.takes_from(sender.epoch) => {
                 refused("the log comes from the primary of an earlier epoch")
             }
             _ => Ok(voting),
