@@ -90,10 +90,17 @@ pub fn random_statements(root: &Path, options: &[&str]) -> bool {
     run.finish()
 }
 
-/// The planted faults alone.
+/// The planted faults.
 pub fn faults(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("planted faults", Run::faults);
+    run.step("planted faults of replication", Run::replication_faults);
+    run.finish()
+}
+
+/// Those of replication alone.
+pub fn replication_faults(root: &Path) -> bool {
+    let mut run = Run::new(root);
     run.step("planted faults of replication", Run::replication_faults);
     run.finish()
 }
