@@ -8,6 +8,7 @@ mod licences;
 mod metadata;
 mod postgres;
 mod python;
+mod replication_faults;
 mod steps;
 mod tidy;
 mod watch;
@@ -29,7 +30,9 @@ cargo xtask COMMAND
          one of them with a snapshot that is held for as many minutes; takes hours
   miri, tsan
          these two steps of `soak` alone
-  faults the planted faults of the planner and the executor: random plans and random statements must find each
+  faults [replication]
+         the planted faults of the planner and the executor: random plans and random statements must find each; and those of
+         replication, or these alone: the simulations must find each
   python the Python package's step of `test` alone
   wheel  the Python package's wheel, built for release; its path is the last line
   beside the steps of `test` that compare with PostgreSQL 15: the SQL corpus, the benchmarks (TPC-H,
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         ["miri"] => steps::miri(root),
         ["tsan"] => steps::thread_sanitizer(root),
         ["faults"] => steps::faults(root),
+        ["faults", "replication"] => steps::replication_faults(root),
         ["python"] => steps::python(root),
         ["wheel"] => python::wheel(root),
         ["soak"] => steps::soak(root, 2),

@@ -3,7 +3,7 @@
 use crate::postgres::Postgres;
 use crate::python::Environment;
 use crate::watch::{LONGEST_SILENCE, Watch};
-use crate::{faults, metadata, tidy};
+use crate::{faults, metadata, replication_faults, tidy};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -90,10 +90,18 @@ pub fn random_statements(root: &Path, options: &[&str]) -> bool {
     run.finish()
 }
 
-/// The planted faults alone.
+/// The planted faults.
 pub fn faults(root: &Path) -> bool {
     let mut run = Run::new(root);
     run.step("planted faults", Run::faults);
+    run.step("planted faults of replication", Run::replication_faults);
+    run.finish()
+}
+
+/// Those of replication alone.
+pub fn replication_faults(root: &Path) -> bool {
+    let mut run = Run::new(root);
+    run.step("planted faults of replication", Run::replication_faults);
     run.finish()
 }
 
@@ -132,6 +140,7 @@ pub fn soak(root: &Path, minutes: u64) -> bool {
     run.step("random statements", |run| run.random_statements(&["--count", "20000"]));
     run.step("mistakes of syntax", |run| run.random_statements(&["--mistakes", "200000"]));
     run.step("planted faults", Run::faults);
+    run.step("planted faults of replication", Run::replication_faults);
     run.step("long tests", |run| {
         let Some(address) = run.postgres("long tests") else { return Outcome::Failed };
         let mut long = Command::new("cargo");
@@ -369,6 +378,11 @@ impl<'a> Run<'a> {
             Some(address) => passed(faults::run(self.root, &address)),
             None => Outcome::Failed,
         }
+    }
+
+    /// Planted faults of replication, which the simulations must find.
+    fn replication_faults(&mut self) -> Outcome {
+        passed(replication_faults::run(self.root))
     }
 
     fn cargo(&mut self, arguments: &[&str]) -> Outcome {

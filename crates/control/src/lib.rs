@@ -227,6 +227,13 @@ impl ControlPlane for Control {
         self.runtime().block_on(propose(&self.raft, &self.known, &self.transport, change, true))
     }
 
+    fn step_aside(&self, is_aside: bool) {
+        let config = self.raft.runtime_config();
+        // Without its heartbeats the others elect another leader of the library's protocol. It still votes.
+        config.heartbeat(!is_aside);
+        config.elect(!is_aside);
+    }
+
     fn propose_in(&self, state: &Arc<Cluster>, change: Change) -> Result<Option<Outcome>> {
         self.runtime().block_on(async {
             tokio::select! {

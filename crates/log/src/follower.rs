@@ -12,6 +12,7 @@
 //! Only the segments of what it reads next are open: one or two, or those of a long group. So neither a follower that is far behind
 //! nor a silent one holds many files.
 
+use crate::faults::Fault;
 use crate::format::{LogPoint, SegmentHeader};
 use crate::pins::Pin;
 use crate::spill::Chunk;
@@ -67,7 +68,9 @@ impl Follower {
         let window = Window::new(VecDeque::new(), from.lsn);
         let (reads, changes) = (Reads::Committed, shared.written.changes());
         let mut follower = Follower { shared, pin, window, point: from, reads, changes };
-        let is_known = if from.lsn < end.lsn {
+        let is_known = if Fault::ComparedByLength.is_made() {
+            true
+        } else if from.lsn < end.lsn {
             follower.end_by_header(end.lsn)?.is_some() && follower.window.follows(&from)?
         } else {
             end.is_same_place(&from) && from.epoch <= end.epoch && from.wall_time <= end.wall_time

@@ -8,6 +8,7 @@
 
 mod commitment;
 mod copy;
+pub mod faults;
 mod follower;
 pub mod format;
 mod pins;

@@ -18,6 +18,7 @@
 //! what is committed is on a majority of the present set ([`Change::Adopt`]). Before that the set does not change again.
 
 use firn_base::{Epoch, NodeId};
+use firn_log::faults::Fault;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -76,6 +77,14 @@ pub struct End {
     pub epoch: u64,
     /// Its position.
     pub position: u64,
+}
+
+impl End {
+    /// What makes one log have more of what was committed than another one.
+    fn rank(self) -> End {
+        let epoch = if Fault::LongestLogAppointed.is_made() { 0 } else { self.epoch };
+        End { epoch, ..self }
+    }
 }
 
 /// A change of the state.
@@ -227,7 +236,7 @@ impl Cluster {
                         reports.insert(node, end);
                         if reports.len() >= majority {
                             let rank =
-                                |(node, end): &(&u64, &End)| (**end, Some(**node) == *preferred, **node);
+                                |(node, end): &(&u64, &End)| (end.rank(), Some(**node) == *preferred, **node);
                             let (chosen, _) = reports.iter().max_by_key(rank).expect("a majority");
                             self.lead = Lead::Primary(*chosen);
                         }
@@ -242,6 +251,13 @@ impl Cluster {
                 self.adopted = version;
             }
             Change::Add { node, member } => {
+                if Fault::WipedVoterCounted.is_made() {
+                    let is_same = |known: &&u64| self.voters[*known].address == member.address;
+                    if let Some(former) = self.voters.keys().find(is_same).copied() {
+                        self.voters.remove(&former);
+                        self.voters.insert(node, member.clone());
+                    }
+                }
                 // It may be proposed again.
                 if !self.voters.contains_key(&node) {
                     self.check_that_voters_may_change()?;
@@ -473,7 +489,7 @@ impl Watch {
         let Lead::Choosing { former, preferred, reports } = &cluster.lead else { return false };
         // One that has promised it itself relies on nothing.
         let former = former.and_then(|former| reports.get(&former));
-        if former.is_none() && now < self.relied_on_until {
+        if former.is_none() && now < self.relied_on_until && !Fault::LeaseBroken.is_made() {
             return true;
         }
         if *preferred == Some(own.node.0) {

@@ -11,6 +11,7 @@ use crate::files::FileWriter;
 use crate::message::{FollowerStatus, PROTOCOL, Reply, Request};
 use firn_base::sync::Arc;
 use firn_base::{Epoch, Error, Lsn, Result, SqlState};
+use firn_log::faults::Fault;
 use firn_txn::{DIRECTORY_VERSION, DatabaseFile, Engine, Folder, Sender};
 
 /// What a replica may lack when it takes over: so much is sent in a moment.
@@ -99,7 +100,7 @@ impl Receiver {
         let voter = self.engine.voter();
         let is_known = self.state != State::Greeting;
         voter.map(|voter| voter.node) == self.sender.voter
-            && voter.is_none_or(|voter| !is_known || self.sender.epoch >= voter.promised)
+            && voter.is_none_or(|voter| !is_known || voter.takes_from(self.sender.epoch))
     }
 
     /// Up to where the log of the server is on disk, as far as is known.
@@ -217,7 +218,10 @@ impl Receiver {
     /// Makes everything durable that has arrived, and answers. Returns how far the replica has come.
     pub fn answer(&mut self, channel: &mut dyn Channel) -> Result<FollowerStatus> {
         let received = self.engine.received()?.lsn;
-        self.engine.flush_log()?;
+        let is_synced_first = !Fault::AcknowledgedUnsynced.is_made();
+        if is_synced_first {
+            self.engine.flush_log()?;
+        }
         let replayed = self.engine.visible_lsn();
         let reached = FollowerStatus { received, flushed: received, replayed };
         let beat = std::mem::take(&mut self.beat);
@@ -225,6 +229,9 @@ impl Receiver {
         let beat = if self.is_current() { beat } else { 0 };
         channel.send(&[&Request::Status { reached, beat }.encode()])?;
         channel.flush()?;
+        if !is_synced_first {
+            self.engine.flush_log()?;
+        }
         // Commits may wait for the answer, and only readers here for this.
         self.engine.confirm(self.committed);
         Ok(reached)

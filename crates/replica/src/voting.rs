@@ -30,6 +30,10 @@ pub trait ControlPlane: Send + Sync {
     /// The same for what follows from a state. `None` as soon as another one is known, which may have the change or not: then something else
     /// may be to be done.
     fn propose_in(&self, state: &Arc<Cluster>, change: Change) -> Result<Option<Outcome>>;
+
+    /// Lets the others decide without this server, or takes part again: one that reaches the others, and is not reached by them, would keep
+    /// them from deciding.
+    fn step_aside(&self, is_aside: bool);
 }
 
 /// Whom a voter follows: `HOST:PORT`. `None` if no primary is known.
@@ -117,6 +121,8 @@ impl Options {
         let known = self.engine.known_epoch();
         let mut state = self.control.state();
         let mut reported = String::new();
+        let mut is_aside = false;
+        self.control.step_aside(false);
         while !stopping.load(Ordering::SeqCst) {
             // In this order: what has been heard before is still waited for.
             self.following.iter().for_each(|following| following.refuse_before(state.epoch()));
@@ -129,6 +135,10 @@ impl Options {
                 watch.hear(state.epoch(), clock::boot_micros());
             }
             let Some(standing) = self.standing(known) else { return };
+            if is_aside != self.is_unheard() {
+                is_aside = !is_aside;
+                self.control.step_aside(is_aside);
+            }
             let duty = watch.duty(&state, &standing, clock::boot_micros());
             let done = match &duty {
                 Duty::Nothing => Ok(()),
@@ -185,6 +195,12 @@ impl Options {
                 _ => self.control.state(),
             };
         }
+    }
+
+    /// Whether it is a primary whose lease has ended long ago: a majority does not hear it, or is not heard.
+    fn is_unheard(&self) -> bool {
+        let ended = |until: u64| clock::boot_micros() > until.saturating_add(PATIENCE.lease);
+        !self.engine.is_replica() && self.engine.lease().is_some_and(|until| until > 0 && ended(until))
     }
 
     /// Where the beginning of the epoch ends for which it has been appointed, if it was.

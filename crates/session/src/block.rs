@@ -655,6 +655,8 @@ impl Connection {
             Block::Open(open) | Block::Failed(open) => *open,
         };
         let failure = open.why_failed();
+        // It also ends waits for other servers.
+        let alarm = if commit { self.alarm() } else { None };
         let Open { place, settings, changed_catalog, isolation, .. } = open;
         let mut begun = None;
         let result = match place.into_transaction() {
@@ -667,7 +669,7 @@ impl Connection {
                     }
                     Err(error) => {
                         transaction.rollback();
-                        Err(error)
+                        Err(timed_out(error, alarm.as_ref()))
                     }
                 }
             }
@@ -704,7 +706,9 @@ impl Connection {
             Some(ticket) if ticket.has_written => self.finish_commit(ticket, begun),
             Some(ticket) => {
                 let waits = self.read_waits(true);
-                waits.wait(&self.shared.engine, ticket, &|| self.check_cancel())
+                waits
+                    .wait(&self.shared.engine, ticket, &|| self.check_cancel())
+                    .map_err(|error| timed_out(error, alarm.as_ref()))
             }
             None => Ok(()),
         }

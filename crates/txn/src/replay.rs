@@ -30,6 +30,7 @@ use crate::voter::Sender;
 use firn_base::disk::Disk;
 use firn_base::sync::{Arc, Ordering};
 use firn_base::{Error, Lsn, Result, Snapshot, SqlState, TableId};
+use firn_log::faults::Fault;
 use firn_log::{Entry, Follower, Group, Kept, LogPoint, RawRecord, Record, Records, Waited};
 use firn_storage::{Guard, Pressure, Table, WriteSet, pin};
 use std::collections::{HashMap, HashSet};
@@ -65,6 +66,7 @@ impl Engine {
         let (_, log) = self.store_and_log().expect("a replica has a directory");
         let begun = log.point_at(replica.replayed()).and_then(|from| log.follow("replay", from));
         let follower = begun.inspect_err(|_| replica.is_replaying.store(false, Ordering::SeqCst))?;
+        let follower = if Fault::UncommittedReplayed.is_made() { follower.read_durable() } else { follower };
         let (engine, targets) = (self.clone(), Vec::new());
         Ok(Replayer { engine, follower, targets, waiting: None, failure: None })
     }

@@ -16,6 +16,7 @@ use crate::replay::Replayer;
 use firn_base::sync::{AtomicBool, AtomicU64, MutexGuard, Ordering};
 use firn_base::{Epoch, Error, Lsn, NodeId, Result, SqlState, clock};
 use firn_log::LogPoint;
+use firn_log::faults::Fault;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -76,6 +77,13 @@ pub(crate) struct Lease {
 impl Default for Lease {
     fn default() -> Lease {
         Lease { until: AtomicU64::new(u64::MAX), is_lost: AtomicBool::new(false) }
+    }
+}
+
+impl Voter {
+    /// Whether it takes messages over a connection to the primary of an epoch.
+    pub fn takes_from(&self, epoch: Epoch) -> bool {
+        epoch >= self.promised || Fault::OldPrimaryAccepted.is_made()
     }
 }
 
@@ -207,7 +215,7 @@ impl Engine {
             voter if voter.map(|voter| voter.node) != sender.voter => {
                 refused("the server has become a voter, or is none any more")
             }
-            Some(Voter { promised, .. }) if sender.epoch < *promised => {
+            Some(voter) if !voter.takes_from(sender.epoch) => {
                 refused("the log comes from the primary of an earlier epoch")
             }
             _ => Ok(voting),

@@ -2,6 +2,7 @@
 
 mod archives;
 mod backups;
+mod one_history;
 mod replicas;
 mod sim;
 mod support;

@@ -8,6 +8,7 @@ use firn_replica::backup::{self, Created, Repository, Restored, Target, Wanted};
 use firn_replica::{Channel, Peer, Received, Senders};
 use firn_session::{Config, Connection, Database};
 use firn_txn::Engine;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
@@ -25,6 +26,30 @@ pub fn for_each_seed<T>(usual: u64, simulate: impl Fn(u64) -> T, mut took: impl 
         }));
     }
     seeds >= usual
+}
+
+/// How often what is rare has happened, over all seeds.
+#[derive(Default)]
+pub struct Totals(BTreeMap<String, usize>);
+
+impl Totals {
+    /// Adds the counts of a seed: a structure of numbers.
+    pub fn add(&mut self, counts: &impl std::fmt::Debug) {
+        let text = format!("{counts:?}");
+        let (_, fields) = text.split_once('{').expect("it has fields");
+        for field in fields.trim_end_matches('}').split(',') {
+            let (name, count) = field.trim().split_once(": ").expect("a field and its value");
+            *self.0.entry(name.to_owned()).or_default() += count.parse::<usize>().unwrap();
+        }
+    }
+
+    /// Prints them. With as many seeds as usual, all of it has happened.
+    pub fn report(&self, is_usual: bool) {
+        println!("{:?}", self.0);
+        let never: Vec<&String> =
+            self.0.iter().filter(|(_, count)| **count == 0).map(|(name, _)| name).collect();
+        assert!(!is_usual || never.is_empty(), "never: {never:?}");
+    }
 }
 
 pub const BACKUPS: &str = "/backups";

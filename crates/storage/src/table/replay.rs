@@ -31,6 +31,7 @@ use crate::{Guard, Restored, WriteSet};
 use firn_base::sync::{Mutex, Ordering};
 use firn_base::thread;
 use firn_base::{BlockNumber, Cell, ColumnId, Result, RowId, Slot, Snapshot};
+use firn_log::faults::Fault;
 use std::collections::HashSet;
 
 impl Table {
@@ -241,7 +242,7 @@ impl Table {
                 thread::yield_now();
                 continue;
             }
-            let columns = self.columns.len();
+            let columns = if Fault::SlotReusedUnderReader.is_made() { 0 } else { self.columns.len() };
             let record = write_set.push_refill(block, slot, columns, |entries| {
                 for column in (0..columns).map(|column| ColumnId(column as u16)) {
                     entries.put(column, block.load_cell(slot, column));
