@@ -29,6 +29,9 @@ pub struct Options {
     /// The time between failovers, in milliseconds.
     #[arg(long, default_value_t = 1000)]
     pause_ms: u64,
+    /// Readers do not wait for the lease of a primary: then a read of the past must be found.
+    #[arg(long)]
+    stale_reads: bool,
     /// The seed; printed, so that a failure can be repeated.
     #[arg(long)]
     seed: Option<u64>,
@@ -55,7 +58,7 @@ pub fn run(options: Options) -> Outcome {
         nodes.push(node);
     }
     let shared = Shared::of(&nodes);
-    let readers = Readers::default();
+    let readers = Readers { do_not_wait: options.stale_reads, ..Readers::default() };
     std::thread::scope(|scope| -> Outcome {
         for _ in 0..options.clients {
             scope.spawn(|| shared.run_client());
@@ -69,10 +72,14 @@ pub fn run(options: Options) -> Outcome {
         shared.is_done.store(true, Ordering::SeqCst);
         outcome
     })?;
-    if let Some(stale) = readers.stale.lock().take() {
-        return Err(stale.into());
+    match (readers.stale.lock().take(), options.stale_reads) {
+        (Some(stale), false) => return Err(stale.into()),
+        (None, true) => return Err("readers that do not wait have read nothing of the past".into()),
+        (stale, _) => {
+            let found = stale.unwrap_or_else(|| "none of the past".to_owned());
+            println!("{} reads of primaries, {found}", readers.reads.load(Ordering::SeqCst));
+        }
     }
-    println!("{} reads of primaries, none of the past", readers.reads.load(Ordering::SeqCst));
     compare(&shared, &mut nodes)
 }
 
@@ -81,6 +88,7 @@ pub fn run(options: Options) -> Outcome {
 struct Readers {
     /// Where the servers are reached, whether the others reach them or not.
     addresses: Mutex<Vec<String>>,
+    do_not_wait: bool,
     reads: AtomicU64,
     /// What was read of the past.
     stale: Mutex<Option<String>>,
@@ -99,6 +107,9 @@ impl Readers {
 
     fn read_while_primary(&self, shared: &Shared, address: &str) -> firn_base::Result<()> {
         let mut client = WireClient::connect(address)?;
+        if self.do_not_wait {
+            client.run_text("SET firn.stale_reads = on")?;
+        }
         while !shared.is_done.load(Ordering::SeqCst) {
             if client.run_text("SELECT pg_is_in_recovery()")?[0][0] != Value::Boolean(false) {
                 return Ok(());

@@ -390,36 +390,6 @@ impl Engine {
         Ok(end)
     }
 
-    /// Waits until a commit is durable: on disk here, and on the disks of a majority of the voters if there are any. Returns at once for
-    /// tickets without a log position.
-    pub fn wait(&self, ticket: Ticket) -> Result<()> {
-        self.wait_unless(ticket, &|| Ok(()))
-    }
-
-    /// The same, unless an error of `check`, which is called now and then, ends the wait: then it is unknown whether the commit is durable.
-    pub fn wait_unless(&self, ticket: Ticket, check: &dyn Fn() -> Result<()>) -> Result<()> {
-        match (ticket.lsn, &self.log) {
-            (Some(lsn), Some(log)) => log.wait_committed(lsn, check),
-            _ => Ok(()),
-        }
-    }
-
-    /// Waits until a commit is on the disk of this server, whether other voters have it or not. Errors as of [`Engine::wait`].
-    pub fn wait_local(&self, ticket: Ticket) -> Result<()> {
-        match (ticket.lsn, &self.log) {
-            (Some(lsn), Some(log)) => log.wait_local(lsn),
-            _ => Ok(()),
-        }
-    }
-
-    /// Whether a commit is durable.
-    pub fn is_durable(&self, ticket: Ticket) -> bool {
-        match (ticket.lsn, &self.log) {
-            (Some(lsn), Some(log)) => log.committed_lsn() >= lsn,
-            _ => true,
-        }
-    }
-
     /// The newest committed time.
     pub fn now(&self) -> Time {
         Time(self.newest.time.load(Ordering::Acquire))
