@@ -445,7 +445,7 @@ impl Shared {
         let mut receiver = Receiver::begin(self.engine.clone(), channel, &self.options.name)?;
         let mut message = Vec::new();
         let (mut unflushed, mut answered, mut heard) = (0, None, clock::now());
-        let mut reported = Lsn(0);
+        let (mut reported, mut received) = (Lsn(0), Lsn(0));
         while !self.is_stopping() {
             let is_streaming = *phase == Phase::Streaming;
             if self.promoting.wish() == Wish::End {
@@ -461,7 +461,9 @@ impl Shared {
             {
                 receiver.ask_for_handover(&server, channel)?;
             }
-            let longest = match is_streaming && self.engine.visible_lsn() > reported {
+            // What is being replayed is answered soon: commits may wait for that.
+            let is_replaying = heard.elapsed() < ANSWER_EVERY && self.engine.visible_lsn() < received;
+            let longest = match is_streaming && (is_replaying || self.engine.visible_lsn() > reported) {
                 _ if unflushed > 0 => Duration::ZERO,
                 true => ANSWER_AFTER,
                 false => LONGEST_WAIT,
@@ -477,6 +479,7 @@ impl Shared {
                     if !is_relied_on {
                         receiver.forget_beat();
                     }
+                    receiver.answer_beat(channel)?;
                     match taken {
                         Taken::Identity => {
                             let is_of_primary = receiver.is_of_primary();
@@ -510,13 +513,11 @@ impl Shared {
             // The server does not read answers while it sends a file, so they are few then.
             let since = answered.map(|answered: Instant| answered.elapsed());
             let is_news = self.engine.visible_lsn() > reported && since >= Some(ANSWER_AFTER);
-            let is_due = unflushed > 0
-                || is_news
-                || receiver.owes_answer()
-                || since.is_none_or(|since| since >= ANSWER_EVERY);
+            let is_due = unflushed > 0 || is_news || since.is_none_or(|since| since >= ANSWER_EVERY);
             if *phase == Phase::Streaming && is_due {
                 let reached = receiver.answer(channel)?;
                 (unflushed, answered, reported) = (0, Some(clock::now()), reached.replayed);
+                received = reached.received;
                 let mut status = self.status.lock();
                 (status.reached, status.available) = (reached, receiver.available());
             }

@@ -34,6 +34,8 @@ pub struct Receiver {
     committed: Lsn,
     /// What the next answer is to contain, if it is not 0.
     beat: u64,
+    /// What the last answer has said.
+    answered: FollowerStatus,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,6 +84,7 @@ impl Receiver {
             sender: Sender { epoch: Epoch(0), voter },
             committed: Lsn(0),
             beat: 0,
+            answered: FollowerStatus { received: Lsn(0), flushed: Lsn(0), replayed: Lsn(0) },
         })
     }
 
@@ -138,6 +141,7 @@ impl Receiver {
             }
             (State::Asked, Reply::Log(point), _) if point.is_same_place(&self.engine.received()?) => {
                 self.engine.restart_receiving(self.sender)?;
+                self.answered = FollowerStatus { received: point.lsn, flushed: point.lsn, replayed: Lsn(0) };
                 self.state = State::Streaming;
                 Ok(Taken::Beginning)
             }
@@ -165,7 +169,8 @@ impl Receiver {
                 self.committed = self.committed.max(committed);
                 Ok(Taken::Groups)
             }
-            (State::Streaming, Reply::Position { durable, committed, sent_at, beat }, None) => {
+            // Also while a file arrives.
+            (State::Streaming, Reply::Position { durable, committed, sent_at, beat }, _) => {
                 self.beat = self.beat.max(beat);
                 (self.available, self.sent_at) = (self.available.max(durable), Some(sent_at));
                 self.committed = self.committed.max(committed);
@@ -205,14 +210,19 @@ impl Receiver {
         disk.sync_directory(path.parent().expect("it is in a folder"))
     }
 
-    /// Whether the server waits for an answer, although nothing of the log may have arrived.
-    pub fn owes_answer(&self) -> bool {
-        self.beat != 0
-    }
-
     /// The server must not rely on an answer: this voter knows that another epoch has begun.
     pub fn forget_beat(&mut self) {
         self.beat = 0;
+    }
+
+    /// Answers the beat alone, if there is one: before a flush, which may take long.
+    pub fn answer_beat(&mut self, channel: &mut dyn Channel) -> Result<()> {
+        let beat = std::mem::take(&mut self.beat);
+        if beat == 0 || !self.is_current() {
+            return Ok(());
+        }
+        channel.send(&[&Request::Status { reached: self.answered, beat }.encode()])?;
+        channel.flush()
     }
 
     /// Makes everything durable that has arrived, and answers. Returns how far the replica has come.
@@ -229,6 +239,7 @@ impl Receiver {
         let beat = if self.is_current() { beat } else { 0 };
         channel.send(&[&Request::Status { reached, beat }.encode()])?;
         channel.flush()?;
+        self.answered = reached;
         if !is_synced_first {
             self.engine.flush_log()?;
         }

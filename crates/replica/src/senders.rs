@@ -4,8 +4,8 @@
 //! A slow or silent follower delays nothing: it reads the log from files, and its pin retains them only up to
 //! `max_slot_wal_keep_size`. One whose pin is broken gets an error and begins anew.
 
-use crate::channel::Channel;
-use crate::message::{FollowerStatus, Reply};
+use crate::channel::{Channel, Received};
+use crate::message::{FollowerStatus, Reply, Request};
 use crate::quorum::{Quorum, Rules};
 use crate::source::{LogSender, send, send_file};
 use crate::standbys::{StandbyNames, Standbys};
@@ -247,7 +247,9 @@ impl Sending {
         }
         status.is_catching_up = lacks_much(self.engine.durable_lsn(), reached);
         drop(status);
-        self.listed.senders.standbys.note(&self.listed.senders);
+        if self.is_synchronous() {
+            self.listed.senders.standbys.note(&self.listed.senders);
+        }
         let passed = self.sent.partition_point(|(sent, _)| *sent < reached.replayed);
         self.sent.drain(..passed);
         Ok(())
@@ -260,9 +262,18 @@ impl Sending {
             return Err(Error::new(SqlState::CONNECTION_FAILURE, message));
         }
         let engine = self.engine.clone();
+        let mut answers = Vec::new();
+        let mut beating =
+            Beating { beat_at: self.beat_at, voter: self.voter, quorum: &self.listed.senders.quorum };
         let sent = self.log.send_some(channel, Lsn(u64::MAX), |channel, follower, file| {
-            send_file(&engine, channel, file, &[follower.pin()])
+            send_file(&engine, channel, file, &[follower.pin()], |channel| {
+                beating.exchange(&engine, channel, &mut answers)
+            })
         })?;
+        self.beat_at = beating.beat_at;
+        for (reached, beat) in answers {
+            self.note(reached, beat)?;
+        }
         let durable = engine.durable_lsn();
         if sent {
             self.note_sent(durable);
@@ -329,13 +340,8 @@ impl Sending {
 
     /// Whether one for which commits wait has not answered yet that it has everything that was sent to it: on disk, or replayed.
     pub fn awaits_answer(&mut self) -> bool {
+        let is_synchronous = self.is_synchronous();
         let standbys = &self.listed.senders.standbys;
-        let version = standbys.version();
-        if self.synchronous.0 != version {
-            let name = self.listed.status.lock().peer.name.clone();
-            self.synchronous = (version, standbys.counts(&name));
-        }
-        let is_synchronous = self.synchronous.1;
         if (self.voter.is_some() || is_synchronous) && self.flushed < self.log.sent() {
             return true;
         }
@@ -343,6 +349,17 @@ impl Sending {
             && standbys.awaits_replay()
             && self.replayed < self.log.sent()
             && self.sent.back().is_some_and(|(_, sent)| sent.elapsed() < QUICK_REPLAY)
+    }
+
+    /// Whether commits may wait for the other side without a quorum.
+    fn is_synchronous(&mut self) -> bool {
+        let standbys = &self.listed.senders.standbys;
+        let version = standbys.version();
+        if self.synchronous.0 != version {
+            let name = self.listed.status.lock().peer.name.clone();
+            self.synchronous = (version, standbys.counts(&name));
+        }
+        self.synchronous.1
     }
 
     fn note_sent(&mut self, durable: Lsn) {
@@ -359,6 +376,48 @@ impl Sending {
         let mut status = self.listed.status.lock();
         status.sent = to;
         status.is_catching_up = lacks_much(durable, status.reached);
+    }
+}
+
+/// What a primary exchanges with a voter while it sends a file.
+struct Beating<'q> {
+    beat_at: u64,
+    voter: Option<NodeId>,
+    quorum: &'q Quorum,
+}
+
+impl Beating<'_> {
+    /// Sends a position with a beat if one is due, and takes the answers that have arrived.
+    fn exchange(
+        &mut self,
+        engine: &Engine,
+        channel: &mut dyn Channel,
+        answers: &mut Vec<(FollowerStatus, u64)>,
+    ) -> Result<()> {
+        let Some(voter) = self.voter else { return Ok(()) };
+        let now = clock::boot_micros();
+        if now.saturating_sub(self.beat_at) < HEARTBEAT_EVERY.as_micros() as u64 {
+            return Ok(());
+        }
+        self.beat_at = now;
+        let (durable, committed) = (engine.durable_lsn(), engine.committed_lsn());
+        send(
+            channel,
+            &Reply::Position { durable, committed, sent_at: clock::wall_clock_micros(), beat: now },
+        )?;
+        channel.flush()?;
+        let mut message = Vec::new();
+        while channel.receive_within(&mut message, Duration::ZERO)? == Received::Message {
+            let Request::Status { reached, beat } = Request::decode(&message)? else {
+                return Err(Error::new(
+                    SqlState::PROTOCOL_VIOLATION,
+                    "a request of the replication protocol comes at the wrong time",
+                ));
+            };
+            self.quorum.note(engine, voter, reached.flushed, beat);
+            answers.push((reached, beat));
+        }
+        Ok(())
     }
 }
 

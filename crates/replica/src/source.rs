@@ -390,18 +390,24 @@ impl LogSender {
 }
 
 /// Sends a file that is retained as long as these pins are not broken.
+///
+/// `between` is called after each part of it.
 pub(crate) fn send_file(
     engine: &Engine,
     channel: &mut dyn Channel,
     file: &DatabaseFile,
     pins: &[&Pin],
+    mut between: impl FnMut(&mut dyn Channel) -> Result<()>,
 ) -> Result<()> {
     let opened = engine.open_file(file);
     // First: if a pin was broken, the file may have been removed.
     pins.iter().try_for_each(|pin| pin.position().map(drop))?;
     let opened = opened?;
     send(channel, &Reply::File(file.clone()))?;
-    files::read(&*opened, |bytes| send(channel, &Reply::Data(bytes)))?;
+    files::read(&*opened, |bytes| {
+        send(channel, &Reply::Data(bytes))?;
+        between(channel)
+    })?;
     send(channel, &Reply::Data(&[]))
 }
 
@@ -449,7 +455,7 @@ impl<'c> Copying<'c> {
         for file in files {
             if self.sent.insert(file.clone()) {
                 let pins = [self.pinned.pin(), self.log.follower.pin()];
-                send_file(self.engine, self.channel, &file, &pins)?;
+                send_file(self.engine, self.channel, &file, &pins, |_| Ok(()))?;
             }
             self.pinned.pin().release_file(&file.name);
         }
@@ -466,7 +472,7 @@ impl<'c> Copying<'c> {
         let (engine, pinned, sent) = (self.engine, self.pinned.pin(), &mut self.sent);
         while self.log.send_some(self.channel, end.lsn, |channel, follower, file| {
             match sent.insert(file.clone()) {
-                true => send_file(engine, channel, file, &[pinned, follower.pin()]),
+                true => send_file(engine, channel, file, &[pinned, follower.pin()], |_| Ok(())),
                 false => Ok(()),
             }
         })? {

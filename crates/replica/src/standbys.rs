@@ -12,14 +12,14 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// How often a wait looks whether it is cancelled.
-const CHECK_EVERY: Duration = Duration::from_millis(10);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The value of `synchronous_standby_names`: which standbys a commit waits for, and for how many of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StandbyNames {
     method: Method,
     count: usize,
-    /// Names in lower case; `*` stands for all.
+    /// Names in lower case, as far as they are ASCII; `*` stands for all.
     names: Vec<String>,
 }
 
@@ -61,7 +61,7 @@ impl StandbyNames {
     ///
     /// Error: 22023 if it is not `[FIRST | ANY] [COUNT] (NAME, …)` or `NAME, …`.
     pub fn parse(text: &str) -> Result<Option<StandbyNames>> {
-        if text.trim().is_empty() { Ok(None) } else { text.parse().map(Some) }
+        if text.is_empty() { Ok(None) } else { text.parse().map(Some) }
     }
 
     /// The place of a name in the list, from 1; 0 if it is not there.
@@ -110,13 +110,19 @@ impl StandbyNames {
     /// The priority and the state of each in a list.
     fn states(&self, list: &[SenderStatus]) -> Vec<(u32, SyncState)> {
         let candidates = self.candidates(list);
-        let chosen = &candidates[..self.count.min(candidates.len())];
-        let of = |status: &SenderStatus| match (self.priority(&status.peer.name), self.method) {
-            (0, _) => (0, SyncState::Async),
-            (priority, Method::Any) => (priority, SyncState::Quorum),
-            (priority, Method::First) => {
-                let is_chosen = chosen.iter().any(|(_, other)| std::ptr::eq(*other, status));
-                (priority, if is_chosen { SyncState::Sync } else { SyncState::Potential })
+        let (chosen, chosen_state) = match self.method {
+            Method::First => (&candidates[..self.count.min(candidates.len())], SyncState::Sync),
+            Method::Any => (&candidates[..], SyncState::Quorum),
+        };
+        let of = |status: &SenderStatus| {
+            let is_chosen = chosen.iter().any(|(_, other)| std::ptr::eq(*other, status));
+            match (self.priority(&status.peer.name), self.method) {
+                (0, _) => (0, SyncState::Async),
+                // All in the list are equal.
+                (_, Method::Any) => (1, if is_chosen { chosen_state } else { SyncState::Potential }),
+                (priority, Method::First) => {
+                    (priority, if is_chosen { chosen_state } else { SyncState::Potential })
+                }
             }
         };
         list.iter().map(of).collect()
@@ -208,7 +214,7 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
             c if is_start(c) => {
                 let continues = |c: char| is_start(c) || c.is_ascii_digit() || c == '$';
                 let length = rest.find(|c: char| !continues(c)).unwrap_or(rest.len());
-                let word = rest[..length].to_lowercase();
+                let word = rest[..length].to_ascii_lowercase();
                 let token = match &*word {
                     "first" => Token::First,
                     "any" => Token::Any,
@@ -237,7 +243,7 @@ fn quoted(text: &str) -> Option<(String, usize)> {
                 characters.next();
                 name.push('"');
             }
-            ('"', _) => return Some((name.to_lowercase(), position + 1)),
+            ('"', _) => return Some((name.to_ascii_lowercase(), position + 1)),
             _ => name.push(c),
         }
     }
@@ -416,7 +422,7 @@ mod tests {
             assert_eq!(text.parse::<StandbyNames>().unwrap().to_string(), meaning, "{text}");
             assert_eq!(meaning.parse::<StandbyNames>().unwrap().to_string(), meaning);
         }
-        assert_eq!(StandbyNames::parse("  ").unwrap(), None);
+        assert_eq!(StandbyNames::parse("").unwrap(), None);
         let refused = [
             "a b",
             "a,",
@@ -474,6 +480,8 @@ mod tests {
         use SyncState::*;
         assert_eq!(states("a, c"), [(2, Potential), (1, Sync), (0, Async)]);
         assert_eq!(states("2 (b, a, c)"), [(3, Sync), (2, Sync), (1, Potential)]);
-        assert_eq!(states("ANY 1 (*)"), [(1, Quorum); 3]);
+        let other = [status("Östlich", 1, false)];
+        assert_eq!("Östlich".parse::<StandbyNames>().unwrap().states(&other), [(1, Sync)]);
+        assert_eq!(states("ANY 1 (a, b, *)"), [(1, Quorum), (1, Quorum), (1, Potential)], "b lacks much");
     }
 }

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// How often the thread looks whether something is to be done.
 const TICK: Duration = Duration::from_millis(10);
+/// How long a primary that is not heard takes no part in electing a leader, and how long it does after that. In microseconds.
+const ASIDE: u64 = 2_000_000;
 /// How long a voter waits for what, on a network of one site.
 const PATIENCE: Patience = Patience { lease: 500_000, choice: 800_000 };
 
@@ -121,7 +123,7 @@ impl Options {
         let known = self.engine.known_epoch();
         let mut state = self.control.state();
         let mut reported = String::new();
-        let mut is_aside = false;
+        let (mut is_aside, mut unheard_since) = (false, None);
         self.control.step_aside(false);
         while !stopping.load(Ordering::SeqCst) {
             // In this order: what has been heard before is still waited for.
@@ -135,8 +137,12 @@ impl Options {
                 watch.hear(state.epoch(), clock::boot_micros());
             }
             let Some(standing) = self.standing(known) else { return };
-            if is_aside != self.is_unheard() {
-                is_aside = !is_aside;
+            let now = clock::boot_micros();
+            unheard_since = self.is_unheard().then(|| unheard_since.unwrap_or(now));
+            // In turns: perhaps it is the only one that can lead the others.
+            let wants = unheard_since.is_some_and(|since| (now - since) / ASIDE % 2 == 0);
+            if is_aside != wants {
+                is_aside = wants;
                 self.control.step_aside(is_aside);
             }
             let duty = watch.duty(&state, &standing, clock::boot_micros());

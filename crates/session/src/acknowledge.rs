@@ -1,4 +1,4 @@
-//! What a commit, and the end of a query, wait for before the client is told of them.
+//! What a commit waits for before it is acknowledged, and the end of a query before it is reported.
 
 use crate::database::Shared;
 use firn_base::{Cancel, Error, Result, SqlState};
@@ -39,6 +39,16 @@ pub(crate) fn acknowledge(
             false => Ok(Some(not_replicated())),
         },
         waited => waited.map(|()| None),
+    }
+}
+
+/// The error in place of a warning for a client that gets no warnings: the commit must not look as if it had been replicated.
+#[cold]
+pub(crate) fn not_known_to_be_replicated(warning: Error) -> Error {
+    let error = Error::new(SqlState::TRANSACTION_RESOLUTION_UNKNOWN, warning.message());
+    match warning.detail() {
+        Some(detail) => error.with_detail(detail),
+        None => error,
     }
 }
 

@@ -492,6 +492,7 @@ impl Connection {
         self.services.set_read_only(read_only);
         self.options.now = clock::wall_clock_micros();
         self.stream_failure.begin_block();
+        self.forget_reads();
         self.block = Block::Open(Box::new(Open {
             place: Place::Here(Box::new(transaction)),
             savepoints: Vec::new(),
@@ -657,6 +658,8 @@ impl Connection {
         let failure = open.why_failed();
         // It also ends waits for other servers.
         let alarm = if commit { self.alarm() } else { None };
+        // As the transaction has set them: SET LOCAL is undone before the waits.
+        let (mode, waits) = (self.synchronous_commit, self.read_waits(self.has_read_tables()));
         let Open { place, settings, changed_catalog, isolation, .. } = open;
         let mut begun = None;
         let result = match place.into_transaction() {
@@ -703,13 +706,9 @@ impl Connection {
             self.apply_settings();
         }
         match result? {
-            Some(ticket) if ticket.has_written => self.finish_commit(ticket, begun),
-            Some(ticket) => {
-                let waits = self.read_waits(true);
-                waits
-                    .wait(&self.shared.engine, ticket, &|| self.check_cancel())
-                    .map_err(|error| timed_out(error, alarm.as_ref()))
-            }
+            Some(ticket) => self
+                .finish_commit(ticket, begun, mode, waits)
+                .map_err(|error| timed_out(error, alarm.as_ref())),
             None => Ok(()),
         }
     }

@@ -8,7 +8,7 @@
 //! A panic inside a statement is a bug of the engine. It is caught here, ends the transaction and
 //! becomes XX000; the connection remains usable.
 
-use crate::acknowledge::{ReadWaits, acknowledge};
+use crate::acknowledge::{ReadWaits, acknowledge, not_known_to_be_replicated};
 use crate::block::Block;
 use crate::copy::{CopyIn, CopyOut};
 use crate::cursor::Cursor;
@@ -176,6 +176,10 @@ pub struct Connection {
     /// Copies of settings that every statement reads.
     pub(crate) synchronous_commit: SynchronousCommit,
     allows_stale_reads: bool,
+    /// Whether a statement of the block has read tables. Relaxed: only the connection's thread uses it.
+    read_tables: AtomicBool,
+    /// Whether the client gets the warnings of its statements.
+    pub(crate) reports_warnings: bool,
     /// Which names of synchronous standbys the settings show.
     standby_names_version: u64,
     pub(crate) default_read_only: bool,
@@ -241,6 +245,8 @@ impl Connection {
             options,
             synchronous_commit: SynchronousCommit::On,
             allows_stale_reads: false,
+            read_tables: AtomicBool::new(false),
+            reports_warnings: true,
             standby_names_version: 0,
             default_read_only: false,
             read_after: None,
@@ -506,11 +512,23 @@ impl Connection {
         (waits || self.commits % TIMED_COMMITS == 1).then(clock::now)
     }
 
-    /// Waits until a commit is as durable as the session's settings require.
-    pub(crate) fn finish_commit(&mut self, ticket: Ticket, begun: Option<clock::Instant>) -> Result<()> {
-        let mode = self.synchronous_commit;
+    /// Waits until a commit is as durable as a mode requires; or for what has been read, if nothing was written.
+    pub(crate) fn finish_commit(
+        &mut self,
+        ticket: Ticket,
+        begun: Option<clock::Instant>,
+        mode: SynchronousCommit,
+        waits: ReadWaits,
+    ) -> Result<()> {
+        if !ticket.has_written {
+            return waits.wait(&self.shared.engine, ticket, &|| self.check_cancel());
+        }
         let warning = acknowledge(&self.shared, mode, ticket, &self.activity, &self.options.cancel)?;
-        self.notices.extend(warning);
+        match warning {
+            Some(warning) if self.reports_warnings => self.notices.push(warning),
+            Some(warning) => return Err(not_known_to_be_replicated(warning)),
+            None => {}
+        }
         if let Some(begun) = begun {
             self.shared.engine.statistics().note_latency(begun.elapsed());
         }
@@ -602,6 +620,9 @@ impl Connection {
         self.begin_statement().map_err(|error| timed_out(error, alarm.as_ref()))?;
         let mut query = |connection: &Self, transaction: &Transaction| {
             let plan = connection.current_plan(prepared, transaction)?;
+            if plan.reads_tables() {
+                connection.note_read_of_tables();
+            }
             plan.query(transaction, prepared.values_of(&plan, &parameters), &connection.options, values)
         };
         let output = match self.block.transaction() {
@@ -627,6 +648,7 @@ impl Connection {
         parameters: &[Value],
         effect: QueryEffect,
     ) -> Result<Outcome> {
+        self.note_read_of_tables();
         let parameters = coerced(&prepared.parameters, parameters, &self.options.style)?;
         self.refuse_read_only(&effect.command())?;
         let changed = self.in_transaction(|connection, transaction| {
@@ -644,6 +666,7 @@ impl Connection {
         parameters: &[Value],
         verb: &'static str,
     ) -> Result<Outcome> {
+        self.note_read_of_tables();
         let parameters = coerced(&prepared.parameters, parameters, &self.options.style)?;
         self.refuse_read_only(verb)?;
         let outcome = self.in_transaction(|connection, transaction| {
@@ -820,7 +843,7 @@ impl Connection {
             }
             match result {
                 Ok((value, ticket)) => {
-                    self.finish_commit(ticket, begun)?;
+                    self.finish_commit(ticket, begun, self.synchronous_commit, self.read_waits(true))?;
                     return Ok(value);
                 }
                 Err(error) if error.is_retryable() && retries < MOST_RETRIES => {
@@ -848,6 +871,22 @@ impl Connection {
     #[inline]
     pub(crate) fn waits_for_disk(&self) -> bool {
         self.synchronous_commit != SynchronousCommit::Off
+    }
+
+    /// Notes that a statement reads tables.
+    #[inline]
+    pub(crate) fn note_read_of_tables(&self) {
+        self.read_tables.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a statement of the block has read tables.
+    pub(crate) fn has_read_tables(&self) -> bool {
+        self.read_tables.load(Ordering::Relaxed)
+    }
+
+    /// A block begins.
+    pub(crate) fn forget_reads(&self) {
+        self.read_tables.store(false, Ordering::Relaxed);
     }
 
     /// What the end of a query waits for, which reads tables or does not.

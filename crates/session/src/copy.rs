@@ -4,7 +4,7 @@
 //! transaction of its own. The block lends its transaction through a [`Home`] to which it returns
 //! when the COPY ends.
 
-use crate::acknowledge::acknowledge;
+use crate::acknowledge::{acknowledge, not_known_to_be_replicated};
 use crate::connection::{CommandTag, Connection, Outcome};
 use crate::database::Shared;
 use crate::errors::{internal_error, timed_out, with_table_of_constraint};
@@ -108,7 +108,7 @@ pub struct CopyIn {
 /// What happens to the transaction when the COPY ends.
 enum End {
     /// It is committed.
-    Commit { shared: Arc<Shared>, mode: SynchronousCommit, activity: Arc<Activity> },
+    Commit { shared: Arc<Shared>, mode: SynchronousCommit, activity: Arc<Activity>, reports_warnings: bool },
     /// It returns to the block. If the COPY fails, it releases its rows at once, up to the last savepoint of the block if there
     /// is one, as after any other error ([`Connection::fail_open_block`]).
     Return { home: Arc<Home>, last: Option<Savepoint> },
@@ -179,13 +179,17 @@ impl CopyIn {
         let mut transaction = self.transaction.take().expect("it has just been used");
         let mut notices = copied.notices;
         match &self.end {
-            End::Commit { shared, mode, activity } => {
+            End::Commit { shared, mode, activity, reports_warnings } => {
                 let has_ddl = transaction.has_ddl();
                 let ticket = transaction.commit()?;
                 if has_ddl {
                     shared.note_end_of_ddl();
                 }
-                notices.extend(acknowledge(shared, *mode, ticket, activity, &self.options.cancel)?);
+                match acknowledge(shared, *mode, ticket, activity, &self.options.cancel)? {
+                    Some(warning) if *reports_warnings => notices.push(warning),
+                    Some(warning) => return Err(not_known_to_be_replicated(warning)),
+                    None => {}
+                }
             }
             End::Return { home, .. } => {
                 transaction.acquire_snapshot();
@@ -583,6 +587,7 @@ impl Connection {
             shared: self.shared.clone(),
             mode: self.synchronous_commit,
             activity: self.activity.clone(),
+            reports_warnings: self.reports_warnings,
         };
         Ok(Outcome::CopyIn(Box::new(CopyIn {
             columns: from.columns(),
@@ -648,6 +653,7 @@ impl Connection {
         self.begin_statement().map_err(|error| timed_out(error, alarm.as_ref()))?;
         if let Some(mut transaction) = self.block.take_transaction() {
             self.streams.read_ahead();
+            self.note_read_of_tables();
             // Its rows are read while later statements run.
             transaction.pin_snapshot();
             let to = CopyTo::new(&transaction, &self.facts, parsed, &self.options, self.options.style);

@@ -562,6 +562,17 @@ fn commits_wait_for_standbys_as_synchronous_commit_says() {
         expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
         connection.execute("DELETE FROM t WHERE a = 10").unwrap();
         expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
+        // The mode of a transaction is that of its COMMIT.
+        let other = if mode == "remote_apply" { "local" } else { "remote_apply" };
+        connection
+            .execute(&format!(
+                "SET synchronous_commit = {other}; BEGIN; SET LOCAL synchronous_commit = {mode}; \
+                 INSERT INTO t VALUES (10); COMMIT"
+            ))
+            .unwrap();
+        expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
+        connection.execute(&format!("SET synchronous_commit = {mode}; DELETE FROM t WHERE a = 10")).unwrap();
+        expected.push(text(&mut connection, "SELECT pg_current_wal_lsn()::text"));
         // What only reads, fails or is rolled back waits for nobody.
         for sql in [
             "SELECT * FROM t",
@@ -600,6 +611,10 @@ fn a_cancelled_wait_for_standbys_is_a_commit_with_a_warning() {
         assert_eq!(text(other, &format!("SELECT {ends}({number})")), "t");
         thread.join().unwrap()
     };
+    let mut quiet = database.connect();
+    quiet.report_no_warnings();
+    quiet.execute("SET statement_timeout = 50").unwrap();
+    assert_eq!(state(&mut quiet, "BEGIN; INSERT INTO t VALUES (19); COMMIT"), "08007");
     for sql in ["INSERT INTO t VALUES (20)", "BEGIN; INSERT INTO t VALUES (21); COMMIT"] {
         let (result, mut connection) = work(sql, "pg_cancel_backend", &mut other);
         result.unwrap();
@@ -624,7 +639,14 @@ fn queries_of_a_primary_wait_for_its_lease() {
     let mut connection = database.connect();
     engine.set_lease(Some(0));
     // What reads no table is not of the past.
-    for sql in ["SELECT 1", "SELECT count(*) > 0 FROM pg_class", "SHOW work_mem", "VALUES (1)"] {
+    for sql in [
+        "SELECT 1",
+        "SELECT count(*) > 0 FROM pg_class",
+        "SHOW work_mem",
+        "VALUES (1)",
+        "BEGIN; SELECT * FROM pg_stat_replication; COMMIT",
+        "BEGIN; SET LOCAL firn.stale_reads = on; SELECT * FROM t; COMMIT",
+    ] {
         connection.execute(sql).unwrap();
     }
     connection.execute("SET statement_timeout = 50").unwrap();
@@ -634,6 +656,9 @@ fn queries_of_a_primary_wait_for_its_lease() {
         "SELECT * FROM v",
         "SELECT (SELECT max(a) FROM t)",
         "BEGIN; SELECT * FROM t; COMMIT",
+        "SELECT * FROM t FOR SHARE",
+        "UPDATE t SET b = 'x' WHERE a = 99",
+        "INSERT INTO t VALUES (1, 'one') ON CONFLICT DO NOTHING",
     ] {
         assert_eq!(state(&mut connection, sql), "57014", "{sql}");
     }

@@ -144,6 +144,9 @@ pub trait ServerConnection {
     /// Whether the session listens to a channel (LISTEN).
     fn is_listening(&self) -> bool;
 
+    /// The client gets no warnings: what would only be one about a commit is an error (08007).
+    fn report_no_warnings(&mut self);
+
     // Settings.
 
     /// A number that changes when settings have changed: for protocols, which report some of them to clients.
@@ -289,6 +292,10 @@ impl ServerConnection for Connection {
 
     fn set_encryption(&mut self, encryption: Option<Encryption>) {
         self.activity.set_client(|client| client.encryption = encryption);
+    }
+
+    fn report_no_warnings(&mut self) {
+        self.reports_warnings = false;
     }
 
     fn set_terminate_hook(&self, terminate: impl Fn() + Send + Sync + 'static) {

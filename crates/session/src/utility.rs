@@ -473,6 +473,7 @@ impl Connection {
         cursor: &tree::DeclareCursor,
         parameters: &[Value],
     ) -> Result<Outcome> {
+        self.note_read_of_tables();
         let (name, hold) = (&cursor.name.text, cursor.with_hold);
         if !hold && !self.in_block() {
             return Err(Error::new(

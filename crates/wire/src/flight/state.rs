@@ -97,6 +97,7 @@ impl State {
     /// A new connection to the database, for a caller.
     pub fn connect(&self, caller: &Caller) -> Connection {
         let mut connection = self.database.connect();
+        connection.report_no_warnings();
         if let Some(user) = &caller.user {
             connection.identify(user, CATALOG);
         }
