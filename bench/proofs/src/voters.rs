@@ -63,8 +63,8 @@ pub fn run(options: Options) -> Outcome {
         for _ in 0..options.clients {
             scope.spawn(|| shared.run_client());
         }
+        *readers.addresses.lock() = nodes.iter().map(|node| node.server.address.clone()).collect();
         for at in 0..SERVERS {
-            readers.addresses.lock().push(nodes[at].server.address.clone());
             let (readers, shared) = (&readers, &shared);
             scope.spawn(move || readers.read(shared, at));
         }

@@ -140,7 +140,7 @@ impl Options {
             let now = clock::boot_micros();
             unheard_since = self.is_unheard().then(|| unheard_since.unwrap_or(now));
             // In turns: perhaps it is the only one that can lead the others.
-            let wants = unheard_since.is_some_and(|since| (now - since) / ASIDE % 2 == 0);
+            let wants = unheard_since.is_some_and(|since| ((now - since) / ASIDE).is_multiple_of(2));
             if is_aside != wants {
                 is_aside = wants;
                 self.control.step_aside(is_aside);
