@@ -125,13 +125,6 @@ fn voters_have_what_was_acknowledged_after_a_hundred_failovers() {
     on_a_server("voters", &["--failovers", "100"]);
 }
 
-/// The readers of that test would find a read of the past.
-#[test]
-#[ignore = "takes minutes; cargo xtask soak runs it"]
-fn readers_that_do_not_wait_for_a_lease_read_the_past() {
-    on_a_server("voters", &["--stale-reads"]);
-}
-
 #[test]
 fn a_server_on_a_full_disk_keeps_what_it_acknowledged_and_nothing_else() {
     on_a_server("full-disk", &[]);
