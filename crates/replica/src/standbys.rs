@@ -173,7 +173,7 @@ impl FromStr for StandbyNames {
             (None, list) => (1, list),
             (Some(count), [Token::Punctuation('('), list @ .., Token::Punctuation(')')]) => {
                 let count = count.parse().ok().filter(|count: &usize| *count > 0);
-                (count.ok_or_else(|| wrong(text, "the number of standbys must be greater than zero"))?, list)
+                (count.ok_or_else(|| wrong(text, "The number of standbys must be greater than zero."))?, list)
             }
             _ => return Err(wrong(text, SYNTAX)),
         };
@@ -193,7 +193,7 @@ impl FromStr for StandbyNames {
     }
 }
 
-const SYNTAX: &str = "write FIRST 1 (NAME, …), ANY 2 (NAME, …) or NAME, …; * stands for all names";
+const SYNTAX: &str = "Write FIRST 1 (NAME, …), ANY 2 (NAME, …) or NAME, …; * stands for all names.";
 
 fn tokens(text: &str) -> Result<Vec<Token>> {
     let is_start = |c: char| c.is_ascii_alphabetic() || c == '_' || !c.is_ascii();
@@ -204,7 +204,8 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
             '(' | ')' | ',' => (Token::Punctuation(first), 1),
             '*' => (Token::Name("*".to_owned()), 1),
             '"' => {
-                let (name, length) = quoted(rest).ok_or_else(|| wrong(text, "a quoted name does not end"))?;
+                let (name, length) =
+                    quoted(rest).ok_or_else(|| wrong(text, "A quoted name does not end."))?;
                 (Token::Name(name), length)
             }
             c if c.is_ascii_digit() => {
@@ -223,7 +224,7 @@ fn tokens(text: &str) -> Result<Vec<Token>> {
                 (token, length)
             }
             c => {
-                let message = format!("names with the character \"{c}\" are written in double quotes");
+                let message = format!("Write names with the character \"{c}\" in double quotes.");
                 return Err(wrong(text, &message));
             }
         };
@@ -275,7 +276,7 @@ struct Shared {
 #[derive(Default, Debug)]
 struct State {
     names: Option<StandbyNames>,
-    /// Enough of them have come so far. It never decreases: what was acknowledged stays so.
+    /// Enough of them have come so far. It never decreases.
     agreed: Option<FollowerStatus>,
     /// Why waits end.
     ended: Option<Error>,

@@ -759,8 +759,7 @@ fn follow_argument(given: &str) -> Result<Box<Upstream>, String> {
 
 /// The argument of --synchronous-standby-names.
 fn standby_names(given: &str) -> Result<String, String> {
-    let says = |error: Error| format!("{error}; {}", error.hint().unwrap_or_default());
-    StandbyNames::parse(given).map_err(says).map(|_| given.to_owned())
+    StandbyNames::parse(given).map_err(|error| error.to_string()).map(|_| given.to_owned())
 }
 
 /// The argument of --memory-limit.

@@ -624,7 +624,7 @@ fn a_cancelled_wait_for_standbys_is_a_commit_with_a_warning() {
         assert_eq!(notices[0].message(), "canceling wait for synchronous replication due to user request");
         assert!(notices[0].detail().is_some());
     }
-    // Nobody is told that it was committed.
+    // Such a commit is not acknowledged.
     let (result, _) = work("INSERT INTO t VALUES (22)", "pg_terminate_backend", &mut other);
     assert_eq!(result.unwrap_err().state(), SqlState::TRANSACTION_RESOLUTION_UNKNOWN);
     assert_eq!(text(&mut other, "SELECT count(*) FROM t WHERE a >= 20"), "3");

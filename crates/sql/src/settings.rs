@@ -385,7 +385,7 @@ impl Settings {
         self.running
     }
 
-    /// Undoes what was set since a copy was made. What has changed in the server meanwhile stays changed.
+    /// Undoes what was set since a copy was made. What has changed in the server meanwhile is not undone.
     pub fn restore(&mut self, before: Settings) {
         let defaults = std::mem::take(&mut self.defaults);
         *self = Settings { defaults, ..before };
