@@ -8,6 +8,7 @@ mod group;
 mod groups;
 mod runs;
 mod sort;
+mod tournament;
 mod window;
 
 pub use build::{

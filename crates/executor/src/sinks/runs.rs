@@ -1,14 +1,15 @@
 //! Sorted runs in temporary files, and how they are merged: what a sort comes to for which there is no memory.
 //!
 //! A run is written in blocks of about 64 kB, rows and their keys. A merge keeps one block of each run in memory and takes the
-//! smallest key again and again; of equal ones that of the run that was written first. Rows of one block that follow one another
-//! are copied together.
+//! smallest key again and again; of equal ones that of the run that was written first. What it does for a row, and for a block, is
+//! at most in proportion to the logarithm of the number of runs. Rows of one block that follow one another are copied together.
 
 use crate::budget::Account;
 use crate::columns::{Collection, Table};
 use crate::expression::WIDE_BYTES;
-use crate::keys::{KeyLayout, Keys};
+use crate::keys::{Key, KeyLayout, Keys};
 use crate::pipeline::Work;
+use crate::sinks::tournament::Tournament;
 use crate::spill::{SpillFile, read_rows, write_rows};
 use firn_base::sync::Arc;
 use firn_base::{Representation, Result};
@@ -61,6 +62,10 @@ pub struct Merge {
     representations: Vec<Representation>,
     layout: KeyLayout,
     cursors: Vec<RunCursor>,
+    /// The runs in the order of their next rows.
+    order: Tournament,
+    /// What the cursors take.
+    bytes: usize,
     account: Account,
 }
 
@@ -74,6 +79,25 @@ struct RunCursor {
     rows: usize,
 }
 
+impl RunCursor {
+    /// The key of its next row, if it has one.
+    fn key(&self) -> Option<Key<'_>> {
+        (self.row < self.rows).then(|| self.keys.get(self.row))
+    }
+
+    fn memory(&self) -> usize {
+        self.vectors.iter().map(Vector::memory).sum::<usize>() + self.keys.memory()
+    }
+}
+
+/// Whether the next row of a run is before that of another one. Runs at their end are last.
+fn precedes(cursors: &[RunCursor], left: usize, right: usize) -> bool {
+    match (cursors[left].key(), cursors[right].key()) {
+        (Some(of_left), Some(of_right)) => (of_left, left) < (of_right, right),
+        (of_left, of_right) => (of_left.is_none(), left) < (of_right.is_none(), right),
+    }
+}
+
 impl Merge {
     /// Begins before the first rows.
     pub fn new(
@@ -84,33 +108,37 @@ impl Merge {
     ) -> Result<Merge> {
         let cursor =
             |_: &SortedRun| RunCursor { block: 0, vectors: Vec::new(), keys: layout.none(), row: 0, rows: 0 };
-        let cursors = runs.iter().map(cursor).collect();
+        let cursors: Vec<RunCursor> = runs.iter().map(cursor).collect();
+        let bytes = cursors.iter().map(RunCursor::memory).sum();
         let account = Account::new(&work.run.options.budget);
-        let mut merge = Merge { runs, representations, layout, cursors, account };
+        let order = Tournament::new(0, |_, _| false);
+        let mut merge = Merge { runs, representations, layout, cursors, order, bytes, account };
         let lost = usize::from(Fault::RunLost.is_made() && merge.cursors.len() > 1);
         for run in lost..merge.cursors.len() {
             merge.load(run)?;
         }
+        let cursors = &merge.cursors;
+        merge.order = Tournament::new(cursors.len(), |left, right| precedes(cursors, left, right));
         Ok(merge)
     }
 
     /// Reads the next block of a run whose rows have all been taken.
     fn load(&mut self, run: usize) -> Result<()> {
         let cursor = &mut self.cursors[run];
+        self.bytes -= cursor.memory();
         (cursor.row, cursor.rows) = (0, 0);
         cursor.vectors.clear();
-        let Some(place) = self.runs[run].blocks.get(cursor.block) else { return Ok(()) };
-        cursor.block += 1;
-        let image = self.runs[run].file.read(*place)?;
-        let mut rest = &image[..];
-        (cursor.vectors, cursor.rows) = read_rows(&self.representations, &mut rest);
-        cursor.keys = self.layout.none().read(cursor.rows, &mut rest);
-        let bytes = |cursor: &RunCursor| -> usize {
-            cursor.vectors.iter().map(Vector::memory).sum::<usize>() + cursor.keys.memory()
-        };
-        let bytes = self.cursors.iter().map(bytes).sum();
-        match self.account.set(bytes) {
-            Err(error) if bytes > LEAST_BYTES => Err(error),
+        cursor.keys = self.layout.none();
+        if let Some(place) = self.runs[run].blocks.get(cursor.block) {
+            cursor.block += 1;
+            let image = self.runs[run].file.read(*place)?;
+            let mut rest = &image[..];
+            (cursor.vectors, cursor.rows) = read_rows(&self.representations, &mut rest);
+            cursor.keys = self.layout.none().read(cursor.rows, &mut rest);
+        }
+        self.bytes += cursor.memory();
+        match self.account.set(self.bytes) {
+            Err(error) if self.bytes > LEAST_BYTES => Err(error),
             _ => Ok(()),
         }
     }
@@ -122,10 +150,8 @@ impl Merge {
         let mut taken: (usize, Vec<u16>) = (0, Vec::new());
         let mut count = 0;
         while count < most {
-            let open = self.cursors.iter().enumerate().filter(|(_, cursor)| cursor.row < cursor.rows);
-            let Some((run, _)) = open.min_by_key(|(run, cursor)| (cursor.keys.get(cursor.row), *run)) else {
-                break;
-            };
+            let is_open = |run: &usize| self.cursors[*run].row < self.cursors[*run].rows;
+            let Some(run) = self.order.winner().filter(is_open) else { break };
             if taken.0 != run {
                 self.append(&mut rows, &mut taken);
                 taken.0 = run;
@@ -134,12 +160,14 @@ impl Merge {
             taken.1.push(cursor.row as u16);
             cursor.row += 1;
             count += 1;
-            if cursor.row == cursor.rows {
+            let is_at_end_of_block = cursor.row == cursor.rows;
+            if is_at_end_of_block {
                 self.append(&mut rows, &mut taken);
                 self.load(run)?;
-                if rows.memory() >= WIDE_BYTES {
-                    break;
-                }
+            }
+            self.order.replay(|left, right| precedes(&self.cursors, left, right));
+            if is_at_end_of_block && rows.memory() >= WIDE_BYTES {
+                break;
             }
         }
         self.append(&mut rows, &mut taken);
