@@ -68,6 +68,12 @@ pub trait Disk: Send + Sync + Debug {
         self.open(path)
     }
 
+    /// Opens an existing file as [`Disk::open_to_read`] does, for large reads that commits on the same disk should not wait behind: reads
+    /// into a [`PageBuffer`] bypass the operating system's cache, if the file system supports it, and nothing is read ahead.
+    fn open_direct_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        self.open_to_read(path)
+    }
+
     /// Opens an existing file in which bytes are durable once [`DiskFile::write_at`] has returned: a write
     /// and a sync in one step, at a lower cost than both.
     fn open_write_through(&self, path: &Path) -> Result<Arc<dyn DiskFile>>;
@@ -273,6 +279,10 @@ impl Disk for RealDisk {
     fn open(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         let opened = fs::OpenOptions::new().read(true).write(true).open(path);
         opened.map(|file| RealFile::handle(file, path)).map_err(|error| io_error("open file", path, &error))
+    }
+
+    fn open_direct_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
+        direct::open_to_read(path)
     }
 
     fn open_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {

@@ -1,7 +1,7 @@
 //! Writing and comparing large files of copies.
 //!
-//! They are written past the operating system's page cache: otherwise the pages of a copy wait to be written all at once, and a
-//! commit on the same disk waits for them.
+//! They are written, and mostly read, past the operating system's page cache: otherwise the pages of a copy wait to be written all at once,
+//! much is read ahead, and a commit on the same disk waits for that.
 
 use firn_base::Result;
 use firn_base::disk::{Disk, DiskFile, Medium, PageBuffer};
@@ -19,8 +19,8 @@ pub(crate) fn files_at_once(medium: Medium) -> usize {
     }
 }
 
-/// How much is read or written at once.
-const CHUNK_BYTES: usize = 1 << 20;
+/// How much is read or written at once: a commit on the same disk waits for so much.
+const CHUNK_BYTES: usize = 512 << 10;
 
 /// The length of a file, and its CRC32C.
 pub(crate) type Content = (u64, u32);
@@ -79,7 +79,7 @@ pub(crate) fn copy(from: &dyn DiskFile, disk: &dyn Disk, to: &Path) -> Result<Fi
 /// The content of a file.
 pub(crate) fn content_of(disk: &dyn Disk, path: &Path) -> Result<Content> {
     let (mut length, mut crc) = (0, 0);
-    read(&*disk.open_to_read(path)?, |bytes| {
+    read(&*disk.open_direct_to_read(path)?, |bytes| {
         length += bytes.len() as u64;
         crc = crc32c::crc32c_append(crc, bytes);
         Ok(())
@@ -89,13 +89,13 @@ pub(crate) fn content_of(disk: &dyn Disk, path: &Path) -> Result<Content> {
 
 /// Passes the bytes of a file to `sink`, piece by piece.
 pub(crate) fn read(file: &dyn DiskFile, mut sink: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
-    let (mut chunk, mut at) = (vec![0; CHUNK_BYTES], 0);
+    let (mut buffer, mut at) = (PageBuffer::new(CHUNK_BYTES), 0);
     loop {
-        let read = file.read_at(&mut chunk, at)?;
+        let read = buffer.read(file, at)?;
         if read == 0 {
             return Ok(());
         }
-        sink(&chunk[..read])?;
+        sink(buffer.bytes())?;
         at += read as u64;
     }
 }

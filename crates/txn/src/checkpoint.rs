@@ -469,7 +469,7 @@ impl Store {
 
     /// Opens a file of the directory for reading.
     pub fn open_file(&self, file: &DatabaseFile) -> Result<Arc<dyn DiskFile>> {
-        self.disk.open_to_read(&Folders::of(&self.directory).path(file))
+        self.disk.open_direct_to_read(&Folders::of(&self.directory).path(file))
     }
 
     /// Retains the newest checkpoint, with the log after it.
