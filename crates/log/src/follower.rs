@@ -18,7 +18,7 @@ use crate::pins::Pin;
 use crate::spill::Chunk;
 use crate::window::{Group, WINDOW_BYTES, Window};
 use crate::writer::Shared;
-use firn_base::sync::Arc;
+use firn_base::sync::{Arc, Ordering};
 use firn_base::{Epoch, Error, Lsn, Result, SqlState};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -67,6 +67,7 @@ impl Follower {
         }
         let window = Window::new(VecDeque::new(), from.lsn);
         let (reads, changes) = (Reads::Committed, shared.written.changes());
+        shared.followers.fetch_add(1, Ordering::Relaxed);
         let mut follower = Follower { shared, pin, window, point: from, reads, changes };
         let is_known = if Fault::ComparedByLength.is_made() {
             true
@@ -292,6 +293,7 @@ fn not_of_this_history(lsn: Lsn) -> Error {
 
 impl Drop for Follower {
     fn drop(&mut self) {
+        self.shared.followers.fetch_sub(1, Ordering::Relaxed);
         if self.reads == Reads::Sealed {
             self.shared.sealed.cease_to_follow();
         }

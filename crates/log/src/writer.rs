@@ -52,7 +52,7 @@ use crate::segments::{Segment, Segments, Written};
 use crate::spill::{Kept, Spills};
 use crate::window::{Group, Window};
 use firn_base::disk::Disk;
-use firn_base::sync::{Arc, AtomicBool, AtomicU64, Condvar, Mutex, Ordering, ShortMutex};
+use firn_base::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, ShortMutex};
 use firn_base::thread::{self, JoinHandle};
 use firn_base::{Epoch, Error, Lsn, Result, SqlState, Time, clock};
 use std::collections::VecDeque;
@@ -66,7 +66,8 @@ pub struct LogOptions {
     /// Largest length of segment files made from now on; a multiple of 8 above 4096. The first one is smaller
     /// and each following one twice as long, so that the log of a small database is small.
     pub segment_bytes: u64,
-    /// Commits that no thread waits for are written after one to two intervals.
+    /// Commits that no thread waits for are written after one to two intervals, or fifths of them while others follow the log: these
+    /// get it in smaller groups, and show it sooner.
     pub flush_interval: Duration,
     /// A queue of this length is written at once.
     pub flush_bytes: usize,
@@ -104,6 +105,9 @@ impl Default for LogOptions {
 /// The number of ticks without a commit after which the flusher sleeps until the next commit wakes it.
 const IDLE_TICKS: u32 = 20;
 
+/// While the log is followed, the flusher looks so many times as often.
+const TICKS_WHEN_FOLLOWED: u32 = 5;
+
 /// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
 /// succeeded.
 pub struct Log {
@@ -126,6 +130,8 @@ pub(crate) struct Shared {
     /// Threads wait here for confirmation, with the lock of `flushes`.
     pub confirmed: Condvar,
     pub sealed: Sealed,
+    /// How many follow the log.
+    pub followers: AtomicUsize,
     /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
     failed: AtomicBool,
     pub flushes: Mutex<Flushes>,
@@ -376,6 +382,7 @@ impl Log {
             commitment: Commitment::new(at),
             confirmed: Condvar::new(),
             sealed: Sealed::default(),
+            followers: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {
                 flushing: false,
@@ -1065,6 +1072,14 @@ impl Shared {
         }
     }
 
+    fn flush_interval(&self) -> Duration {
+        // Relaxed: a follower that has just begun gets its first groups a little later.
+        match self.followers.load(Ordering::Relaxed) {
+            0 => self.options.flush_interval,
+            _ => self.options.flush_interval / TICKS_WHEN_FOLLOWED,
+        }
+    }
+
     fn run_flusher(&self) {
         // Commits that were appended before the last tick and are not durable yet are overdue.
         let mut seen = Lsn(0);
@@ -1078,7 +1093,7 @@ impl Shared {
                     }
                     idle_ticks = 0;
                 } else if !(request.stop || request.flush) {
-                    self.flusher.sent.wait_for(&mut request, self.options.flush_interval);
+                    self.flusher.sent.wait_for(&mut request, self.flush_interval());
                 }
                 if request.stop {
                     return;
