@@ -473,6 +473,17 @@ impl Rows {
         Ok(chunk)
     }
 
+    /// Ends the statement before its last row, if it is one that only reads, in a transaction of its own: what has been read counts, so this
+    /// waits for the same as the end of all rows. Dropping rows does not.
+    ///
+    /// Errors: 57014 if the wait was cancelled; 57P01 if another server is the primary; 08007 and 58030 as of a commit.
+    pub fn end(&mut self) -> Result<()> {
+        match &mut self.source {
+            Source::Own(own) => own.end(),
+            _ => Ok(()),
+        }
+    }
+
     /// The columns as Arrow has them: those of [`Rows::batch`]. Every one may hold NULL.
     pub fn schema(&self) -> SchemaRef {
         firn_sql::result_schema(&self.columns)
@@ -635,6 +646,12 @@ impl Reading {
 }
 
 impl OwnStream {
+    fn end(&mut self) -> Result<()> {
+        (self.stream, self.drawing) = (None, None);
+        let alarm = self.alarm.take();
+        self.reading.take().map_or(Ok(()), |reading| reading.end(alarm.as_ref()))
+    }
+
     fn next(&mut self) -> Result<Option<RowChunk>> {
         let next = pull_within(&mut self.stream, self.alarm.as_ref());
         if self.stream.is_some() {

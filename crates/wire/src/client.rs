@@ -250,10 +250,10 @@ struct Portals {
 }
 
 impl Portals {
-    /// The portal that Bind is to fill, closed; 42P03 if the name is taken.
+    /// The portal that Bind is to fill, closed; 42P03 if the name is taken. Errors as of [`Portal::close`].
     fn vacant(&mut self, name: &[u8]) -> Result<&mut Portal> {
         if name.is_empty() {
-            self.unnamed.close();
+            self.unnamed.close()?;
             return Ok(&mut self.unnamed);
         }
         let shown = utf8(name)?;
@@ -261,7 +261,7 @@ impl Portals {
         if portal.prepared.is_some() {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{shown}\" already exists")));
         }
-        portal.close();
+        portal.close()?;
         Ok(portal)
     }
 
@@ -273,20 +273,21 @@ impl Portals {
         if name.is_empty() { Some(&mut self.unnamed) } else { self.named.get_mut(name) }
     }
 
-    fn close(&mut self, name: &[u8]) {
+    /// Errors as of [`Portal::close`], after which it is closed.
+    fn close(&mut self, name: &[u8]) -> Result<()> {
         if name.is_empty() {
-            self.unnamed.close();
-        } else {
-            self.named.remove(name);
+            return self.unnamed.close();
         }
+        self.named.remove(name).map_or(Ok(()), |mut portal| portal.close())
     }
 
-    /// Whether any has had a name.
-    fn close_all(&mut self) -> bool {
-        self.unnamed.close();
-        let had_named = !self.named.is_empty();
-        self.named.clear();
-        had_named
+    /// Closes all. Returns the first error of closing one.
+    fn close_all(&mut self) -> Result<()> {
+        let mut closed = self.unnamed.close();
+        for (_, mut portal) in self.named.drain() {
+            closed = closed.and(portal.close());
+        }
+        closed
     }
 }
 
@@ -312,11 +313,15 @@ enum PortalState {
 }
 
 impl Portal {
-    fn close(&mut self) {
+    /// Errors: those of the end of its query, of which the client has taken the first rows only.
+    fn close(&mut self) -> Result<()> {
         self.prepared = None;
         self.parameters.clear();
         self.formats.clear();
-        self.state = PortalState::Bound;
+        match std::mem::take(&mut self.state) {
+            PortalState::Suspended(cursor) => cursor.end(),
+            PortalState::Bound | PortalState::Finished { .. } => Ok(()),
+        }
     }
 }
 
@@ -590,8 +595,8 @@ impl Client {
     fn query(&mut self, sql: &[u8], sink: &mut Sink) -> Answered {
         // A script replaces the unnamed statement and portal.
         self.statements.remove(&b""[..]);
-        self.portals.close(b"");
-        let text = self.text_of(sql);
+        let closed = self.portals.close(b"");
+        let text = closed.and_then(|()| self.text_of(sql));
         match text.and_then(|sql| self.session.parse_script(&sql)) {
             Ok(statements) if statements.is_empty() => {
                 encode::empty_query_response(&mut sink.output);
@@ -661,10 +666,10 @@ impl Client {
         if let Some(error) = error {
             self.fail(&error, sink);
         }
-        if let Err(error) = self.leave() {
+        let left = self.leave();
+        if let Err(error) = left.and(self.close_portals_outside_a_block()) {
             self.fail(&error, sink);
         }
-        self.drop_portals_outside_a_block();
         self.ready(&mut sink.output);
     }
 
@@ -872,10 +877,10 @@ impl Client {
 
     fn sync(&mut self, sink: &mut Sink) -> Answered<Next> {
         self.mode = Mode::Ready;
-        if let Err(error) = self.leave() {
+        let left = self.leave();
+        if let Err(error) = left.and(self.close_portals_outside_a_block()) {
             self.fail(&error, sink);
         }
-        self.drop_portals_outside_a_block();
         self.ready(&mut sink.output);
         Ok(Next::Continue)
     }
@@ -884,15 +889,18 @@ impl Client {
         if !name.is_empty() && self.portals.get(name).is_some() {
             self.session.forget_portal(Some(utf8(name)?));
         }
-        self.portals.close(name);
-        Ok(())
+        self.portals.close(name)
     }
 
     /// Portals live as long as their transaction.
-    fn drop_portals_outside_a_block(&mut self) {
-        if self.session.status() == TransactionStatus::Idle && self.portals.close_all() {
+    fn close_portals_outside_a_block(&mut self) -> Result<()> {
+        if self.session.status() != TransactionStatus::Idle {
+            return Ok(());
+        }
+        if !self.portals.named.is_empty() {
             self.session.forget_portal(None);
         }
+        self.portals.close_all()
     }
 
     // COPY.

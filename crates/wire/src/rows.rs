@@ -40,6 +40,11 @@ impl Cursor {
         &self.columns
     }
 
+    /// Ends a query whose client has taken as many rows as it wants. Errors as of [`Rows::end`].
+    pub(crate) fn end(mut self) -> Result<()> {
+        self.rows.end()
+    }
+
     /// Sends the next rows, at most `limit` unless that is 0.
     pub(crate) fn send(
         &mut self,

@@ -1,6 +1,8 @@
 //! Portals: what each Execute does, and what it does not.
 
 use crate::raw::*;
+use firn_session::Database;
+use firn_wire::{Server, WireConfig};
 use std::time::{Duration, Instant};
 
 /// The bound is for a machine that does much else: the rows are there in less than a millisecond.
@@ -64,4 +66,52 @@ fn neither_bind_nor_execute_plans() {
         }
     }
     assert_eq!(plans(&mut raw), before + 3);
+}
+
+/// A primary that cannot be certain to be one: what its clients have read may be of the past.
+#[test]
+fn a_portal_that_is_closed_early_waits_for_what_the_end_of_its_query_waits_for() {
+    let database = Database::memory().unwrap();
+    let config = WireConfig { listen: vec!["127.0.0.1:0".to_owned()], ..WireConfig::default() };
+    let server = Server::start(database.clone(), config).unwrap();
+    let mut raw = Raw::connect(&server);
+    raw.answers(&query("CREATE TABLE t AS SELECT generate_series(1, 5000) AS a; SET statement_timeout = 100"));
+    let take = |portal: &str| {
+        [parse("", "SELECT a FROM t"), bind(portal, "", &[]), execute(portal, 2)].concat()
+    };
+    // How the portal ends, and the answer.
+    let ends = [
+        ("", sync(), ""),
+        ("named", sync(), ""),
+        ("named", [close('P', "named"), sync()].concat(), "3 "),
+        ("", [close('P', ""), sync()].concat(), "3 "),
+        ("", [bind("", "", &[]), sync()].concat(), "2 "),
+        ("named", [execute("named", 2), close('P', "named"), sync()].concat(), "D D s 3 "),
+    ];
+    for (portal, end, answer) in &ends {
+        let answers = raw.answers(&[take(portal), end.clone()].concat());
+        assert_eq!(answers, format!("1 2 D D s {answer}ZI"));
+    }
+    database.engine().set_lease(Some(0));
+    for (portal, end, answer) in &ends {
+        raw.send(&[take(portal), end.clone()].concat());
+        let received = raw.until('Z');
+        let before = if answer.starts_with('D') { "D D s " } else { "" };
+        assert_eq!(summary(&received), format!("1 2 D D s {before}E ZI"));
+        let (_, error) = received.iter().find(|(tag, _)| *tag == 'E').unwrap();
+        assert_eq!(field(error, b'C').as_deref(), Some("57014"));
+        // Nothing is left of it.
+        assert_eq!(raw.answers(&[execute(portal, 1), sync()].concat()), "E ZI");
+    }
+    raw.answers(&query("SET statement_timeout = 0"));
+    let waits = [take(""), sync()].concat();
+    let renews = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(50));
+        let renewed = Instant::now();
+        database.engine().set_lease(None);
+        renewed
+    });
+    assert_eq!(raw.answers(&waits), "1 2 D D s ZI");
+    let answered = Instant::now();
+    assert!(answered >= renews.join().unwrap());
 }
