@@ -135,7 +135,8 @@ pub fn register(builder: &mut RegistryBuilder) {
     extremes::<i32>(builder, "int4%(int4,int4) date_%(date,date)", |left, right| left.cmp(&right));
     extremes::<i64>(
         builder,
-        "int8%(int8,int8) time_%(time,time) timestamp_%(timestamp,timestamp) timestamptz_%(timestamptz,timestamptz)",
+        "int8%(int8,int8) time_%(time,time) timestamp_%(timestamp,timestamp) timestamptz_%(timestamptz,timestamptz) \
+         tid%(tid,tid) pg_lsn_%(pg_lsn,pg_lsn)",
         |left, right| left.cmp(&right),
     );
     extremes::<u32>(builder, "oid%(oid,oid)", |left, right| left.cmp(&right));

@@ -16,7 +16,8 @@ use firn_base::{Representation, Result};
 /// Adds the family.
 pub fn register(builder: &mut RegistryBuilder) {
     for (name, is_largest) in [("min", false), ("max", true)] {
-        let types = "int2 int4 int8 oid float4 float8 date time timestamp timestamptz interval text bpchar numeric anyarray";
+        let types = "int2 int4 int8 oid tid pg_lsn float4 float8 date time timestamp timestamptz interval text bpchar numeric \
+                     anyarray";
         let signatures: Vec<String> = types.split(' ').map(|ty| format!("{name}({ty})")).collect();
         builder.aggregate(&signatures.join(" "), Extreme { is_largest });
     }
