@@ -2,12 +2,14 @@
 """What replicas cost a primary, and how quickly they follow and take over.
 
     primary    TPC-C in process with 0, 1 and 2 replicas, with one that another one follows, and with one that is stopped (SIGSTOP):
-               transactions per second
+               transactions per second for --seconds, once the replicas have their copies. They have the second core, which the primary may
+               use as well; and the same beside a process that only occupies that core, since two cores of a virtual machine may be one
+               core's two threads
     cost       TPC-C at a rate: the primary's processor time per transaction, with replicas that follow it and one that follows a replica, and
                the bytes of the log per transaction
     replay     a replica receives the log of a run of TPC-C and replays it afterwards: the time of the run over that of replay
-    lag        TPC-C at a rate: how long after its acknowledgement a commit is seen on a replica, and how old the newest group is that the
-               replica shows, which contains the time between two groups
+    lag        TPC-C at a rate on the first core, a replica and a client on the second one: how long after its acknowledgement a commit is
+               seen on the replica, by a query that waits for it (firn.read_after)
     failover   a handover, and `kill -9` of the primary with a promotion by force, beside a client that commits all the time: the
                time without an acknowledged commit
     commit     commits of one client on a server alone and on one of two voters, and the same statements without waiting for their
@@ -19,7 +21,7 @@
     quiet      three voters and eight clients that write and read for so many seconds: how often another one has taken over, which should be
                never
 
-Figures of `primary` are medians of alternating runs. A run includes the copies that the replicas begin with.
+Figures of `primary` are medians of alternating runs.
 
 Before each copy of `copy` and `backup`, the page cache gives up the files that are copied: a server writes most of them past it, so that the
 first who copies them would read the disk, and the next one would not.
@@ -39,6 +41,7 @@ import socket
 import statistics
 import struct
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -47,6 +50,9 @@ WAREHOUSES = 5
 
 # Of the table that makes a database large, in its files.
 ROW_BYTES = 281
+
+# How many copies and backups `backup` makes in a run: they are on the disk together.
+MOST_COPIES = 3
 
 # The duration of a run that is ended before.
 LONG = 24 * 60 * 60
@@ -210,23 +216,40 @@ def received(client):
 def primary(arguments):
     rates = {}
     for run in range(arguments.runs):
-        for kind in ["alone", "1 replica", "2 replicas", "1 replica that one follows", "1 replica that is stopped"]:
-            tpcc = Tpcc(arguments)
-            count = 0 if kind == "alone" else int(kind[0])
+        for kind in ["alone", "a busy second core", "1 replica", "2 replicas", "1 replica that one follows", "1 replica that is stopped"]:
+            directory = arguments.scratch / f"primary-{run}"
+            tpcc = Tpcc(arguments, ["--data", str(directory)], LONG)
+            count = int(kind[0]) if "replica" in kind else 0
             replicas = [Server(arguments, f"primary-{run}-{at}", tpcc.port) for at in range(count)]
             if "follows" in kind:
                 replicas[0].connect()
                 replicas.append(Server(arguments, f"primary-{run}-behind", replicas[0].port))
             for replica in replicas:
                 replica.connect()
+                pin(replica.process.pid, 1)
+            busy = subprocess.Popen([sys.executable, "-c", "while True: pass"]) if "busy" in kind else None
+            if busy:
+                atexit.register(busy.kill)
+                pin(busy.pid, 1)
             if "stopped" in kind:
                 replicas[0].process.send_signal(signal.SIGSTOP)
-            rates.setdefault(kind, []).append(tpcc.rate())
+            time.sleep(2)
+            client = Client(tpcc.port)
+            commits = lambda: float(client.value("SELECT value FROM firn_stat_engine WHERE name = 'commits'"))
+            before, begun = commits(), time.monotonic()
+            time.sleep(arguments.seconds)
+            rates.setdefault(kind, []).append((commits() - before) / (time.monotonic() - begun))
+            for process in [busy, tpcc.process]:
+                if process:
+                    process.kill()
+                    process.wait()
+            shutil.rmtree(directory)
             for replica in replicas:
                 replica.remove()
-    for kind, of_kind in rates.items():
-        median = statistics.median(of_kind)
-        print(f"{kind:<28}{median:>10.0f} tx/s{median / statistics.median(rates['alone']):>8.0%}")
+    median = {kind: statistics.median(of_kind) for kind, of_kind in rates.items()}
+    print(f"{'':<28}{'':>15}{'of alone':>10}{'of a busy second core':>24}")
+    for kind, rate in median.items():
+        print(f"{kind:<28}{rate:>10.0f} tx/s{rate / median['alone']:>10.0%}{rate / median['a busy second core']:>24.0%}")
 
 
 def processor_time(process):
@@ -286,27 +309,38 @@ def replay(arguments):
 
 def lag(arguments):
     tpcc = Tpcc(arguments, ["--rate", str(arguments.rate)])
+    until = time.monotonic() + arguments.seconds - 1
     replica = Server(arguments, "lag", tpcc.port)
-    client, ages, seen = replica.connect(), [], []
+    client, seen = replica.connect(), []
+    pin(tpcc.process.pid, 0)
+    pin(replica.process.pid, 1)
+    pin(os.getpid(), 1)
     writer = Client(tpcc.port)
     writer.query("CREATE TABLE probe (a integer)")
     wait_for(lambda: client.query("SELECT count(*) FROM probe"))
-    age = "SELECT extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()) * 1000"
-    until = time.monotonic() + arguments.seconds - 4
+    wait_for(lambda: float(writer.value("SELECT pg_wal_lsn_diff(sent_lsn, replay_lsn) FROM pg_stat_replication")) < 1e6)
     while time.monotonic() < until:
-        ages.append(float(client.value(age)))
-        writer.query("INSERT INTO probe VALUES (1)")
+        token = writer.value("BEGIN; INSERT INTO probe VALUES (1); COMMIT; SELECT firn_commit_token()")
         acknowledged = time.monotonic()
-        while client.value("SELECT count(*) FROM probe") != str(len(seen) + 1):
-            pass
+        client.query(f"SET firn.read_after = '{token}'")
+        assert client.value("SELECT count(*) FROM probe") == str(len(seen) + 1)
         seen.append((time.monotonic() - acknowledged) * 1000)
         time.sleep(0.003)
     print(f"{tpcc.rate():.0f} tx/s")
-    for what, times in [("a commit is seen after", seen), ("what is shown is this old", ages)]:
-        times.sort()
-        at = lambda part: times[int(part * (len(times) - 1))]
-        print(f"{what:<28}min {at(0):.1f}, p50 {at(0.5):.1f}, p99 {at(0.99):.1f} ms, of {len(times)}")
+    seen.sort()
+    at = lambda part: seen[int(part * (len(seen) - 1))]
+    print(f"a commit is seen after: least {at(0):.1f}, p50 {at(0.5):.1f}, p99 {at(0.99):.1f} ms, of {len(seen)}")
     replica.remove()
+    pin(os.getpid(), *range(os.cpu_count()))
+
+
+def pin(process, *cores):
+    """Runs the threads of a process on these cores; those that it starts later, too."""
+    for thread in os.listdir(f"/proc/{process}/task"):
+        try:
+            os.sched_setaffinity(int(thread), cores)
+        except ProcessLookupError:
+            pass  # It has ended.
 
 
 class Writer(threading.Thread):
@@ -587,9 +621,9 @@ class Prober(threading.Thread):
 
 
 def repeat_until(deadline, body):
-    """The results of a call that is repeated until then; that of one which has not ended by then is left out."""
+    """The results of a call that is repeated until then, a few times at most; that of one which has not ended by then is left out."""
     found, at = [], 0
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and at < MOST_COPIES:
         result = body(at)
         if time.monotonic() < deadline:
             found.append(result)
@@ -603,9 +637,11 @@ def backup(arguments):
         for kind in ["alone", "backups", "cp"]:
             tpcc, directory = large(arguments, f"backup-{run}-{kind}", arguments.seconds)
             prober = Prober(tpcc.port)
+            superfluous = []
             # Time enough for the process to start its clients, and to end them.
             deadline = time.monotonic() + arguments.seconds - 1
 
+            # What is not needed any more is removed after the run: that occupies the disk for seconds.
             def back_up(at):
                 made = arguments.scratch / f"backup-{run}-{at}"
                 forget(directory)
@@ -613,20 +649,21 @@ def backup(arguments):
                 command = [arguments.firn, "backup", "create", f"127.0.0.1:{tpcc.port}", str(made)]
                 ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 took = time.monotonic() - begun
+                superfluous.append(made)
                 if ended.returncode == 0:
-                    shutil.rmtree(kept, ignore_errors=True)
+                    superfluous.append(kept.with_suffix(f".{run}-{at}"))
+                    if kept.exists():
+                        kept.rename(superfluous[-1])
                     made.rename(kept)
                     return took
-                shutil.rmtree(made, ignore_errors=True)
                 if time.monotonic() < deadline:
                     raise SystemExit(ended.stderr)
 
             def cp(at):
-                target = arguments.scratch / f"backup-{run}-copied"
+                target = arguments.scratch / f"backup-{run}-copied-{at}"
+                superfluous.append(target)
                 forget(kept)
-                took = copy_files(kept, files_of(kept), target)
-                shutil.rmtree(target)
-                return took
+                return copy_files(kept, files_of(kept), target)
 
             if kind != "alone":
                 found = repeat_until(deadline, back_up if kind == "backups" else cp)
@@ -639,7 +676,8 @@ def backup(arguments):
             by_kind["a commit with wait"] = sorted(prober.times)[int(0.99 * (len(prober.times) - 1))]
             for name, p99 in by_kind.items():
                 latencies.setdefault(name, {}).setdefault(kind, []).append(p99)
-            shutil.rmtree(directory)
+            for removed in [directory, *superfluous]:
+                shutil.rmtree(removed, ignore_errors=True)
     size = size_of(kept)
     shutil.rmtree(kept)
     median = statistics.median
