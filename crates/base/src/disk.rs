@@ -68,7 +68,7 @@ pub trait Disk: Send + Sync + Debug {
         self.open(path)
     }
 
-    /// Opens an existing file as [`Disk::open_to_read`] does, for large reads that commits on the same disk should not wait behind: reads
+    /// Opens an existing file as [`Disk::open_to_read`] does, for large reads. Commits on the same disk should not wait for them: reads
     /// into a [`PageBuffer`] bypass the operating system's cache, if the file system supports it, and nothing is read ahead.
     fn open_direct_to_read(&self, path: &Path) -> Result<Arc<dyn DiskFile>> {
         self.open_to_read(path)

@@ -32,6 +32,7 @@ pub struct Follower {
     reads: Reads,
     /// How often segments had changed when those of the window were opened.
     changes: u64,
+    is_prompt: bool,
 }
 
 /// What a follower may read.
@@ -67,8 +68,7 @@ impl Follower {
         }
         let window = Window::new(VecDeque::new(), from.lsn);
         let (reads, changes) = (Reads::Committed, shared.written.changes());
-        shared.followers.fetch_add(1, Ordering::Relaxed);
-        let mut follower = Follower { shared, pin, window, point: from, reads, changes };
+        let mut follower = Follower { shared, pin, window, point: from, reads, changes, is_prompt: false };
         let is_known = if Fault::ComparedByLength.is_made() {
             true
         } else if from.lsn < end.lsn {
@@ -92,6 +92,15 @@ impl Follower {
         if self.reads != Reads::Sealed {
             self.reads = Reads::Sealed;
             self.shared.sealed.begin_to_follow();
+        }
+        self
+    }
+
+    /// Lets commits that no thread waits for be written sooner, since somebody wants to see them here: the groups are smaller then.
+    pub fn read_promptly(mut self) -> Follower {
+        if !self.is_prompt {
+            self.is_prompt = true;
+            self.shared.prompt_followers.fetch_add(1, Ordering::Relaxed);
         }
         self
     }
@@ -293,7 +302,9 @@ fn not_of_this_history(lsn: Lsn) -> Error {
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.shared.followers.fetch_sub(1, Ordering::Relaxed);
+        if self.is_prompt {
+            self.shared.prompt_followers.fetch_sub(1, Ordering::Relaxed);
+        }
         if self.reads == Reads::Sealed {
             self.shared.sealed.cease_to_follow();
         }
@@ -341,5 +352,23 @@ mod tests {
         log.truncate_before(log.durable_lsn(), |_, _| 0).unwrap();
         follower.next_group(Lsn(u64::MAX)).unwrap_err();
         assert!(follower.window.segments.is_empty());
+    }
+
+    #[test]
+    fn the_log_is_flushed_more_often_while_it_is_followed_promptly() {
+        let (disk, database, options) = (SimulatedDisk::new(), DatabaseId([1; 16]), LogOptions::default());
+        let log = Log::open(disk, Path::new("/log"), database, LogPoint::START, options).unwrap();
+        let usual = options.flush_interval;
+        let begin = || log.follow("replica", LogPoint::START).unwrap();
+        let plain = begin();
+        let interval = || plain.shared.flush_interval();
+        assert_eq!(interval(), usual);
+        let (first, second) =
+            (begin().read_promptly().read_durable(), begin().read_promptly().read_promptly());
+        assert_eq!(interval(), usual / 5);
+        drop(first);
+        assert_eq!(interval(), usual / 5);
+        drop(second);
+        assert_eq!(interval(), usual);
     }
 }

@@ -66,8 +66,8 @@ pub struct LogOptions {
     /// Largest length of segment files made from now on; a multiple of 8 above 4096. The first one is smaller
     /// and each following one twice as long, so that the log of a small database is small.
     pub segment_bytes: u64,
-    /// Commits that no thread waits for are written after one to two intervals, or fifths of them while others follow the log: these
-    /// get it in smaller groups, and show it sooner.
+    /// Commits that no thread waits for are written after one to two intervals. While a [prompt](crate::Follower::read_promptly) follower
+    /// reads the log, the interval is a fifth of this.
     pub flush_interval: Duration,
     /// A queue of this length is written at once.
     pub flush_bytes: usize,
@@ -105,7 +105,7 @@ impl Default for LogOptions {
 /// The number of ticks without a commit after which the flusher sleeps until the next commit wakes it.
 const IDLE_TICKS: u32 = 20;
 
-/// While the log is followed, the flusher looks so many times as often.
+/// While a prompt follower reads the log, the flusher ticks this many times as often.
 const TICKS_WHEN_FOLLOWED: u32 = 5;
 
 /// A log open for writing. Dropping it flushes the queue, but only [`Log::close`] reports whether that
@@ -130,8 +130,8 @@ pub(crate) struct Shared {
     /// Threads wait here for confirmation, with the lock of `flushes`.
     pub confirmed: Condvar,
     pub sealed: Sealed,
-    /// How many follow the log.
-    pub followers: AtomicUsize,
+    /// How many followers are prompt.
+    pub prompt_followers: AtomicUsize,
     /// Whether the log has failed: appended records are discarded. Set under the queue's lock.
     failed: AtomicBool,
     pub flushes: Mutex<Flushes>,
@@ -382,7 +382,7 @@ impl Log {
             commitment: Commitment::new(at),
             confirmed: Condvar::new(),
             sealed: Sealed::default(),
-            followers: AtomicUsize::new(0),
+            prompt_followers: AtomicUsize::new(0),
             failed: AtomicBool::new(false),
             flushes: Mutex::new(Flushes {
                 flushing: false,
@@ -1072,9 +1072,9 @@ impl Shared {
         }
     }
 
-    fn flush_interval(&self) -> Duration {
+    pub fn flush_interval(&self) -> Duration {
         // Relaxed: a follower that has just begun gets its first groups a little later.
-        match self.followers.load(Ordering::Relaxed) {
+        match self.prompt_followers.load(Ordering::Relaxed) {
             0 => self.options.flush_interval,
             _ => self.options.flush_interval / TICKS_WHEN_FOLLOWED,
         }

@@ -19,7 +19,7 @@ pub(crate) fn files_at_once(medium: Medium) -> usize {
     }
 }
 
-/// How much is read or written at once: a commit on the same disk waits for so much.
+/// How much is read or written at once. A commit on the same disk may wait for one such request.
 const CHUNK_BYTES: usize = 512 << 10;
 
 /// The length of a file, and its CRC32C.

@@ -175,7 +175,7 @@ impl Sending {
     ) -> Result<Sending> {
         // Others get only what is committed, so they are never ahead of the cluster.
         let voter = peer.voter.filter(|_| engine.voter().is_some() && engine.written_epoch().is_some());
-        let follower = engine.follow(&peer.name, from)?;
+        let follower = engine.follow(&peer.name, from)?.read_promptly();
         let mut log = LogSender::new(if voter.is_some() { follower.read_sealed() } else { follower });
         send(channel, &Reply::Log(from))?;
         log.begin(channel)?;

@@ -2,7 +2,7 @@
 //!
 //! Large data that are written once, and read again only after a crash, do not belong there: the kernel
 //! clears pages for them, copies them, evicts pages that are being read, and writes them at a fraction of the
-//! disk's speed. When they are copied, it reads megabytes ahead, and commits wait in the disk's queue behind them.
+//! disk's speed. When they are copied, the kernel reads megabytes ahead, and commits wait in the disk's queue behind that.
 //! Writes and reads bypass it if their offset, their length and their address in memory are multiples of
 //! [`PAGE_BYTES`]; a [`PageBuffer`] has such an address. If a file system does not support direct I/O, they
 //! use the cache.
@@ -54,10 +54,16 @@ impl DiskFile for DirectReader {
             return self.cached.read_at(buffer, offset);
         }
         match self.direct.read_at(buffer, offset) {
-            // The file system requires larger pages, or does not support direct reads after all.
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => self.cached.read_at(buffer, offset),
+            Ok(read) if read == buffer.len() => Ok(read),
+            // The file ends there; if not, the rest is read through the cache.
+            Ok(read) => Ok(read + self.cached.read_at(&mut buffer[read..], offset + read as u64)?),
+            // The file system requires larger pages, or does not support direct reads after all; or a signal has arrived.
+            Err(error)
+                if [io::ErrorKind::InvalidInput, io::ErrorKind::Interrupted].contains(&error.kind()) =>
+            {
+                self.cached.read_at(buffer, offset)
+            }
             Err(error) => Err(io_error("read file", &self.cached.path, &error)),
-            Ok(read) => Ok(read),
         }
     }
 
