@@ -250,10 +250,10 @@ struct Portals {
 }
 
 impl Portals {
-    /// The portal that Bind is to fill, closed; 42P03 if the name is taken. Errors as of [`Portal::close`].
+    /// The portal that Bind is to fill, closed; 42P03 if the name is taken.
     fn vacant(&mut self, name: &[u8]) -> Result<&mut Portal> {
         if name.is_empty() {
-            self.unnamed.close()?;
+            self.unnamed.close();
             return Ok(&mut self.unnamed);
         }
         let shown = utf8(name)?;
@@ -261,7 +261,7 @@ impl Portals {
         if portal.prepared.is_some() {
             return Err(Error::new(SqlState::DUPLICATE_CURSOR, format!("cursor \"{shown}\" already exists")));
         }
-        portal.close()?;
+        portal.close();
         Ok(portal)
     }
 
@@ -273,21 +273,28 @@ impl Portals {
         if name.is_empty() { Some(&mut self.unnamed) } else { self.named.get_mut(name) }
     }
 
-    /// Errors as of [`Portal::close`], after which it is closed.
-    fn close(&mut self, name: &[u8]) -> Result<()> {
+    fn close(&mut self, name: &[u8]) {
         if name.is_empty() {
-            return self.unnamed.close();
+            self.unnamed.close();
+        } else {
+            self.named.remove(name);
         }
-        self.named.remove(name).map_or(Ok(()), |mut portal| portal.close())
     }
 
-    /// Closes all. Returns the first error of closing one.
-    fn close_all(&mut self) -> Result<()> {
-        let mut closed = self.unnamed.close();
+    /// The block of suspended portals is about to end, which reads the rows that are left of results that are still in use. Of portals
+    /// nobody can ask for these afterwards.
+    fn drop_rests(&mut self) {
+        self.unnamed.drop_rest();
+        self.named.values_mut().for_each(Portal::drop_rest);
+    }
+
+    /// [Ends](Portal::end) all. Returns the first error.
+    fn end_all(&mut self) -> Result<()> {
+        let mut ended = self.unnamed.end();
         for (_, mut portal) in self.named.drain() {
-            closed = closed.and(portal.close());
+            ended = ended.and(portal.end());
         }
-        closed
+        ended
     }
 }
 
@@ -313,14 +320,28 @@ enum PortalState {
 }
 
 impl Portal {
-    /// Errors: those of the end of its query, of which the client has taken the first rows only.
-    fn close(&mut self) -> Result<()> {
+    fn close(&mut self) {
         self.prepared = None;
         self.parameters.clear();
         self.formats.clear();
-        match std::mem::take(&mut self.state) {
+        self.state = PortalState::Bound;
+    }
+
+    /// Closes it at the end of its transaction. A query in a transaction of its own, of which the client has taken the first rows only, waits
+    /// as at its end; these are its errors.
+    fn end(&mut self) -> Result<()> {
+        let state = std::mem::take(&mut self.state);
+        self.close();
+        match state {
             PortalState::Suspended(cursor) => cursor.end(),
             PortalState::Bound | PortalState::Finished { .. } => Ok(()),
+        }
+    }
+
+    /// Drops the rows that are left.
+    fn drop_rest(&mut self) {
+        if matches!(self.state, PortalState::Suspended(_)) {
+            self.state = PortalState::Finished { had_rows: true };
         }
     }
 }
@@ -566,6 +587,9 @@ impl Client {
     /// whether the statement must still be run: BEGIN inside an implicit block only
     /// makes the block explicit.
     fn enter(&mut self, control: Control, alone: bool) -> Result<bool> {
+        if control == Control::End {
+            self.portals.drop_rests();
+        }
         if self.implicit_block {
             match control {
                 Control::None => {}
@@ -587,6 +611,7 @@ impl Client {
         if !std::mem::take(&mut self.implicit_block) {
             return Ok(());
         }
+        self.portals.drop_rests();
         self.session.close_block()
     }
 
@@ -595,8 +620,8 @@ impl Client {
     fn query(&mut self, sql: &[u8], sink: &mut Sink) -> Answered {
         // A script replaces the unnamed statement and portal.
         self.statements.remove(&b""[..]);
-        let closed = self.portals.close(b"");
-        let text = closed.and_then(|()| self.text_of(sql));
+        self.portals.close(b"");
+        let text = self.text_of(sql);
         match text.and_then(|sql| self.session.parse_script(&sql)) {
             Ok(statements) if statements.is_empty() => {
                 encode::empty_query_response(&mut sink.output);
@@ -667,7 +692,7 @@ impl Client {
             self.fail(&error, sink);
         }
         let left = self.leave();
-        if let Err(error) = left.and(self.close_portals_outside_a_block()) {
+        if let Err(error) = left.and(self.end_portals_outside_a_block()) {
             self.fail(&error, sink);
         }
         self.ready(&mut sink.output);
@@ -878,7 +903,7 @@ impl Client {
     fn sync(&mut self, sink: &mut Sink) -> Answered<Next> {
         self.mode = Mode::Ready;
         let left = self.leave();
-        if let Err(error) = left.and(self.close_portals_outside_a_block()) {
+        if let Err(error) = left.and(self.end_portals_outside_a_block()) {
             self.fail(&error, sink);
         }
         self.ready(&mut sink.output);
@@ -889,18 +914,19 @@ impl Client {
         if !name.is_empty() && self.portals.get(name).is_some() {
             self.session.forget_portal(Some(utf8(name)?));
         }
-        self.portals.close(name)
+        self.portals.close(name);
+        Ok(())
     }
 
     /// Portals live as long as their transaction.
-    fn close_portals_outside_a_block(&mut self) -> Result<()> {
+    fn end_portals_outside_a_block(&mut self) -> Result<()> {
         if self.session.status() != TransactionStatus::Idle {
             return Ok(());
         }
         if !self.portals.named.is_empty() {
             self.session.forget_portal(None);
         }
-        self.portals.close_all()
+        self.portals.end_all()
     }
 
     // COPY.

@@ -9,5 +9,6 @@ mod flight;
 mod hostile;
 mod limits;
 mod messages;
+mod portals;
 mod tls;
 mod types;
