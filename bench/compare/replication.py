@@ -51,9 +51,6 @@ WAREHOUSES = 5
 # Of the table that makes a database large, in its files.
 ROW_BYTES = 281
 
-# How many copies and backups `backup` makes in a run: they are on the disk together.
-MOST_COPIES = 3
-
 # The duration of a run that is ended before.
 LONG = 24 * 60 * 60
 
@@ -318,7 +315,8 @@ def lag(arguments):
     writer = Client(tpcc.port)
     writer.query("CREATE TABLE probe (a integer)")
     wait_for(lambda: client.query("SELECT count(*) FROM probe"))
-    wait_for(lambda: float(writer.value("SELECT pg_wal_lsn_diff(sent_lsn, replay_lsn) FROM pg_stat_replication")) < 1e6)
+    behind = "SELECT coalesce(min(pg_wal_lsn_diff(sent_lsn, replay_lsn)), 1e9) FROM pg_stat_replication"
+    wait_for(lambda: float(writer.value(behind)) < 1e6)
     while time.monotonic() < until:
         token = writer.value("BEGIN; INSERT INTO probe VALUES (1); COMMIT; SELECT firn_commit_token()")
         acknowledged = time.monotonic()
@@ -327,6 +325,8 @@ def lag(arguments):
         seen.append((time.monotonic() - acknowledged) * 1000)
         time.sleep(0.003)
     print(f"{tpcc.rate():.0f} tx/s")
+    if not seen:
+        raise SystemExit("the replica has caught up too late for --seconds")
     seen.sort()
     at = lambda part: seen[int(part * (len(seen) - 1))]
     print(f"a commit is seen after: least {at(0):.1f}, p50 {at(0.5):.1f}, p99 {at(0.99):.1f} ms, of {len(seen)}")
@@ -620,10 +620,18 @@ class Prober(threading.Thread):
             pass
 
 
+def remove_slowly(directory):
+    """Removes files one by one: all at once would occupy the disk for seconds."""
+    for name in files_of(directory):
+        (directory / name).unlink()
+        time.sleep(0.02)
+    shutil.rmtree(directory)
+
+
 def repeat_until(deadline, body):
-    """The results of a call that is repeated until then, a few times at most; that of one which has not ended by then is left out."""
+    """The results of a call that is repeated until then; that of one which has not ended by then is left out."""
     found, at = [], 0
-    while time.monotonic() < deadline and at < MOST_COPIES:
+    while time.monotonic() < deadline:
         result = body(at)
         if time.monotonic() < deadline:
             found.append(result)
@@ -637,11 +645,9 @@ def backup(arguments):
         for kind in ["alone", "backups", "cp"]:
             tpcc, directory = large(arguments, f"backup-{run}-{kind}", arguments.seconds)
             prober = Prober(tpcc.port)
-            superfluous = []
             # Time enough for the process to start its clients, and to end them.
             deadline = time.monotonic() + arguments.seconds - 1
 
-            # What is not needed any more is removed after the run: that occupies the disk for seconds.
             def back_up(at):
                 made = arguments.scratch / f"backup-{run}-{at}"
                 forget(directory)
@@ -649,21 +655,21 @@ def backup(arguments):
                 command = [arguments.firn, "backup", "create", f"127.0.0.1:{tpcc.port}", str(made)]
                 ended = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
                 took = time.monotonic() - begun
-                superfluous.append(made)
                 if ended.returncode == 0:
-                    superfluous.append(kept.with_suffix(f".{run}-{at}"))
                     if kept.exists():
-                        kept.rename(superfluous[-1])
+                        remove_slowly(kept)
                     made.rename(kept)
                     return took
+                shutil.rmtree(made, ignore_errors=True)
                 if time.monotonic() < deadline:
                     raise SystemExit(ended.stderr)
 
             def cp(at):
-                target = arguments.scratch / f"backup-{run}-copied-{at}"
-                superfluous.append(target)
+                target = arguments.scratch / f"backup-{run}-copied"
                 forget(kept)
-                return copy_files(kept, files_of(kept), target)
+                took = copy_files(kept, files_of(kept), target)
+                remove_slowly(target)
+                return took
 
             if kind != "alone":
                 found = repeat_until(deadline, back_up if kind == "backups" else cp)
@@ -676,8 +682,7 @@ def backup(arguments):
             by_kind["a commit with wait"] = sorted(prober.times)[int(0.99 * (len(prober.times) - 1))]
             for name, p99 in by_kind.items():
                 latencies.setdefault(name, {}).setdefault(kind, []).append(p99)
-            for removed in [directory, *superfluous]:
-                shutil.rmtree(removed, ignore_errors=True)
+            shutil.rmtree(directory)
     size = size_of(kept)
     shutil.rmtree(kept)
     median = statistics.median
