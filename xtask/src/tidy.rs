@@ -39,6 +39,7 @@ pub fn run(root: &Path) -> bool {
     let files = files(root);
     let mut problems: Vec<String> = files.iter().flat_map(file_problems).collect();
     problems.extend(reference_problems(&files));
+    problems.extend(module_problems(&files));
     problems.extend(lock_problems(&files));
     problems.extend(cycles::problems(files.iter().map(|file| (file.path.as_str(), file.text.as_str()))));
     println!("tidy: asking cargo for the packages");
@@ -173,6 +174,32 @@ fn reference_problems(files: &[File]) -> Vec<String> {
     problems
 }
 
+/// Files of modules that nothing declares: they are not compiled, and their tests do not run.
+fn module_problems(files: &[File]) -> Vec<String> {
+    let text_of = |path: &str| files.iter().find(|file| file.path == path).map(|file| &file.text);
+    let mut problems = Vec::new();
+    for file in files {
+        let Some((folder, name)) = file.path.rsplit_once('/') else { continue };
+        let Some(name) = name.strip_suffix(".rs") else { continue };
+        let (folder, name) = match (name, folder.rsplit_once('/')) {
+            ("lib" | "main" | "build", _) => continue,
+            ("mod", Some((folder, name))) => (folder, name),
+            _ => (folder, name),
+        };
+        let parents = ["/mod.rs", "/lib.rs", "/main.rs", ".rs"].map(|end| format!("{folder}{end}"));
+        let parents: Vec<&String> = parents.iter().filter_map(|parent| text_of(parent)).collect();
+        let declares = |text: &&String| {
+            let declaration = format!("mod {name};");
+            text.lines().any(|line| line.ends_with(&declaration) && !line.trim_start().starts_with("//"))
+        };
+        // Without a parent it is an example or a test of its own.
+        if !parents.is_empty() && !parents.iter().any(declares) {
+            problems.push(format!("{}: no file declares it as a module", file.path));
+        }
+    }
+    problems
+}
+
 /// Two versions of Arrow could not exchange arrays (docs/decisions/0002-pinned-arrow.md).
 fn lock_problems(files: &[File]) -> Vec<String> {
     let lock = files.iter().find(|file| file.path == "Cargo.lock");
@@ -242,6 +269,28 @@ mod tests {
         assert_eq!(
             reference_problems(&[file(there, ""), file("crates/base/src/types.rs", &naming)]),
             [format!("crates/base/src/types.rs:1: there is no {absent}")]
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_no_module_is_found() {
+        let files = [
+            file("crates/a/src/lib.rs", "//! An idea.\n\nmod b;\npub(crate) mod c;\n// mod gone;\n"),
+            file("crates/a/src/b.rs", "#[cfg(test)]\nmod tests;"),
+            file("crates/a/src/b/tests.rs", ""),
+            file("crates/a/src/c/mod.rs", "mod deep;"),
+            file("crates/a/src/c/deep.rs", ""),
+            file("crates/a/examples/alone.rs", ""),
+        ];
+        assert_eq!(module_problems(&files), [""; 0]);
+        let [library, .., example] = files;
+        let forgotten = [library, file("crates/a/src/d.rs", ""), file("crates/a/src/e/mod.rs", ""), example];
+        assert_eq!(
+            module_problems(&forgotten),
+            [
+                "crates/a/src/d.rs: no file declares it as a module",
+                "crates/a/src/e/mod.rs: no file declares it as a module"
+            ]
         );
     }
 
