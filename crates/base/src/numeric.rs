@@ -12,7 +12,6 @@
 mod arithmetic;
 mod image;
 #[cfg(test)]
-#[path = "numeric/tests.rs"]
 mod numeric_tests;
 mod value;
 mod wire;
