@@ -250,7 +250,7 @@ fn shutdown_notifies_idle_and_busy_clients_and_joins_their_threads() {
 
 /// A statement whose planning takes seconds, which others have to look at it.
 fn slow_to_plan() -> String {
-    let terms: Vec<String> = (0..200_000).map(|i| format!("x = {i}")).collect();
+    let terms: Vec<String> = (0..100_000).map(|i| format!("x = {i}")).collect();
     format!("SELECT count(*) FROM (VALUES (1)) t(x) WHERE {}", terms.join(" OR "))
 }
 
